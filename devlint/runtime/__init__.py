@@ -1,0 +1,1 @@
+"""devlint.runtime: corrected device utilities and the AMP loop, over plain torch."""
