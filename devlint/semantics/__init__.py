@@ -1,1 +1,1 @@
-"""Filled below."""
+"""What a file means: its names, and where its tensors live."""

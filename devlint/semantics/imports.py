@@ -1,0 +1,237 @@
+"""One resolver for names: what a name at a place refers to, and how to spell a qualified name there.
+
+The table is read from the `ast` that the gate made anyway; nothing is imported or executed.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+
+from devlint.lazycst import cst
+from devlint.semantics.tree import dotted, walk
+from devlint.units import Unit
+
+# Where torch defines a symbol, and the public name that everybody knows it by.
+_CANONICAL_PREFIXES = {
+    "torch.cuda.amp.autocast_mode.": "torch.cuda.amp.",
+    "torch.cuda.amp.grad_scaler.": "torch.cuda.amp.",
+    "torch.cpu.amp.autocast_mode.": "torch.cpu.amp.",
+    "torch.cpu.amp.grad_scaler.": "torch.cpu.amp.",
+    "torch.amp.autocast_mode.": "torch.amp.",
+    "torch.amp.grad_scaler.": "torch.amp.",
+    "torch.autograd.variable.": "torch.autograd.",
+    "torch.autograd.grad_mode.": "torch.",
+    "torch.utils.data.dataloader.": "torch.utils.data.",
+    "torch.utils.data.dataset.": "torch.utils.data.",
+    "torch.utils.data.distributed.": "torch.utils.data.distributed.",
+    "torch.utils.data.sampler.": "torch.utils.data.",
+    "torch.nn.parallel.distributed.": "torch.nn.parallel.",
+    "torch.nn.parallel.data_parallel.": "torch.nn.parallel.",
+    "torch.nn.parameter.": "torch.nn.",
+    "torch.nn.utils.clip_grad.": "torch.nn.utils.",
+    "torch._tensor.": "torch.",
+}
+_CANONICAL = {
+    "torch.autocast": "torch.amp.autocast",
+    "torch.nn.parallel.DataParallel": "torch.nn.DataParallel",
+}
+
+
+def canonical(name: str) -> str:
+    """The public spelling of a qualified torch name: `torch.nn.modules.linear.Linear` is `torch.nn.Linear`."""
+    if not name.startswith("torch."):
+        return name
+    for prefix, public in _CANONICAL_PREFIXES.items():
+        if name.startswith(prefix):
+            name = public + name[len(prefix) :]
+            break
+    else:
+        if name.startswith("torch.nn.modules.") and name.count(".") >= 4:
+            name = "torch.nn." + name.rsplit(".", 1)[1]
+        elif name.startswith("torch.optim.") and name.count(".") == 3 and not name.startswith(_OPTIM_MODULES):
+            name = "torch.optim." + name.rsplit(".", 1)[1]
+    return _CANONICAL.get(name, name)
+
+
+_OPTIM_MODULES = ("torch.optim.lr_scheduler.", "torch.optim.swa_utils.")
+
+
+class Names:
+    """The import aliases of one file and the questions that rules ask of them."""
+
+    def __init__(self, tree: ast.Module) -> None:
+        self.aliases: dict[str, set[str]] = {}
+        """Local name to the qualified names that imports give it; more than one where `try` or `if` chooses."""
+        self.stars: list[str] = []
+        """Modules that are star-imported."""
+        self.bound: set[str] = set()
+        """Names that the module level binds otherwise than by an import."""
+        self.imports: list[ast.Import | ast.ImportFrom] = []
+        for node in _import_like(tree.body):
+            self._add(node)
+        self._scopes: dict[cst.CSTNode, frozenset[str]] = {}
+
+    def _add(self, node: ast.stmt) -> None:
+        if isinstance(node, ast.Import):
+            self.imports.append(node)
+            for alias in node.names:
+                if alias.asname:
+                    self.aliases.setdefault(alias.asname, set()).add(alias.name)
+                else:
+                    root = alias.name.partition(".")[0]
+                    self.aliases.setdefault(root, set()).add(root)
+        elif isinstance(node, ast.ImportFrom):
+            self.imports.append(node)
+            module = "." * node.level + (node.module or "")
+            for alias in node.names:
+                if alias.name == "*":
+                    self.stars.append(module)
+                else:
+                    separator = "" if module.endswith(".") else "."
+                    self.aliases.setdefault(alias.asname or alias.name, set()).add(
+                        module + separator + alias.name
+                    )
+        else:
+            self.bound.update(_bound_by(node))
+
+    def qualified(self, node: cst.CSTNode, unit: Unit | None = None) -> str:
+        """The canonical qualified name that `node` (a name or an attribute chain) refers to.
+
+        An empty string where the name is not imported, is bound otherwise, or may mean several things. With `unit`,
+        names that a function around `node` binds hide the import.
+        """
+        text = dotted(node)
+        found = self.qualified_text(text) if text else ""
+        return "" if found and self._hidden(node, text, unit) else found
+
+    def qualified_text(self, text: str) -> str:
+        """As `qualified`, for a dotted name given as text and read at module level."""
+        candidates = {canonical(name) for name in self.candidates(text)}
+        return candidates.pop() if len(candidates) == 1 else ""
+
+    def candidates(self, text: str) -> Iterator[str]:
+        """Every qualified name that the dotted name `text` may stand for."""
+        root, dot, rest = text.partition(".")
+        targets = self.aliases.get(root)
+        if targets:
+            yield from (target + dot + rest for target in targets)
+            if root in self.bound:
+                yield ""
+        elif root not in self.bound:
+            yield from (f"{module}.{text}" for module in self.stars if module.partition(".")[0] == "torch")
+
+    def _hidden(self, node: cst.CSTNode, text: str, unit: Unit | None) -> bool:
+        if unit is None:
+            return False
+        root = text.partition(".")[0]
+        scope = unit.enclosing(node, cst.FunctionDef, cst.Lambda)
+        while scope is not None:
+            if root in self._bound_in(scope):
+                return True
+            scope = unit.enclosing(scope, cst.FunctionDef, cst.Lambda)
+        return False
+
+    def _bound_in(self, scope: cst.CSTNode) -> frozenset[str]:
+        """The names that a function binds by its parameters and assignments, imports apart."""
+        names = self._scopes.get(scope)
+        if names is None:
+            names = self._scopes[scope] = frozenset(_bound_below(scope))
+        return names
+
+    def spell(self, qualified: str) -> tuple[str, tuple[str, ...]]:
+        """How to write `qualified` in this file, and the modules that must be imported for it.
+
+        Prefers what the file already imports: `from torch.amp import autocast` gives `autocast`, `import torch as t`
+        gives `t.amp.autocast`; else `torch.amp.autocast` and a need for `torch`.
+        """
+        best: str | None = None
+        for local, targets in self.aliases.items():
+            if len(targets) != 1 or local in self.bound:
+                continue
+            target = next(iter(targets))
+            if qualified == target or qualified.startswith(target + "."):
+                spelled = local + qualified[len(target) :]
+                if best is None or len(spelled) < len(best):
+                    best = spelled
+        return (best, ()) if best is not None else (qualified, (qualified.partition(".")[0],))
+
+
+def _import_like(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
+    """Module-level statements, blocks opened, and the imports inside functions and classes."""
+    for statement in body:
+        yield statement
+        for name in ("body", "orelse", "finalbody"):
+            inner = getattr(statement, name, None)
+            if not inner:
+                continue
+            if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+                yield from _nested_imports(inner)
+            else:
+                yield from _import_like(inner)
+        for handler in getattr(statement, "handlers", ()):
+            yield from _import_like(handler.body)
+        for case in getattr(statement, "cases", ()):
+            yield from _import_like(case.body)
+
+
+def _nested_imports(body: list[ast.stmt]) -> Iterator[ast.stmt]:
+    """The import statements at any depth of statements below `body`."""
+    pending = list(reversed(body))
+    while pending:
+        statement = pending.pop()
+        if isinstance(statement, (ast.Import, ast.ImportFrom)):
+            yield statement
+        for name in ("body", "orelse", "finalbody", "handlers", "cases"):
+            inner = getattr(statement, name, None)
+            if inner:
+                pending += inner
+
+
+def _bound_by(statement: ast.stmt) -> Iterator[str]:
+    """The names that one module-level statement binds, its blocks apart."""
+    if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+        yield statement.name
+        return
+    targets: list[ast.expr] = []
+    if isinstance(statement, ast.Assign):
+        targets = list(statement.targets)
+    elif isinstance(statement, (ast.AnnAssign, ast.AugAssign, ast.For, ast.AsyncFor)):
+        targets = [statement.target]
+    elif isinstance(statement, (ast.With, ast.AsyncWith)):
+        targets = [item.optional_vars for item in statement.items if item.optional_vars]
+    while targets:
+        target = targets.pop()
+        if isinstance(target, ast.Name):
+            yield target.id
+        elif isinstance(target, (ast.Tuple, ast.List)):
+            targets += target.elts
+        elif isinstance(target, ast.Starred):
+            targets.append(target.value)
+
+
+def _bound_below(scope: cst.CSTNode) -> Iterator[str]:
+    declared_global: set[str] = set()
+    names: set[str] = set()
+    for node in walk(scope):
+        if isinstance(node, cst.Param) and isinstance(node.name, cst.Name):
+            names.add(node.name.value)
+        elif isinstance(node, cst.Global):
+            declared_global.update(item.name.value for item in node.names)
+        elif isinstance(node, (cst.FunctionDef, cst.ClassDef)) and node is not scope:
+            names.add(node.name.value)
+        elif isinstance(
+            node, (cst.AssignTarget, cst.AnnAssign, cst.AugAssign, cst.For, cst.CompFor, cst.NamedExpr)
+        ):
+            targets: list[cst.CSTNode] = [node.target]
+            while targets:
+                target = targets.pop()
+                if isinstance(target, cst.Name):
+                    names.add(target.value)
+                elif isinstance(target, (cst.Tuple, cst.List)):
+                    targets += [element.value for element in target.elements]
+        elif isinstance(node, (cst.WithItem, cst.ExceptHandler)):
+            alias = node.asname if isinstance(node, cst.WithItem) else node.name
+            if alias is not None and isinstance(alias.name, cst.Name):
+                names.add(alias.name.value)
+    yield from names - declared_global

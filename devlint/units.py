@@ -1,0 +1,167 @@
+"""The parts of a file that are parsed by LibCST: a top-level function, a class, or the statements between them.
+
+Each unit is parsed alone, from the file's own text, and only when somebody asks. A unit knows the place of each of
+its nodes, in the file's lines and columns, and each node's parent.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TypeVar
+
+from devlint.findings import Span
+from devlint.lazycst import cst
+from devlint.semantics.tree import children
+from devlint.source import Source
+
+_Node = TypeVar("_Node", bound="cst.CSTNode")
+_WORD = re.compile(r"\w+")
+# LibCST's parser takes quadratic time over long chains and overflows its stack on very long ones.
+_LONG_STATEMENT = 8_000
+_CHAIN_LIMIT = 2_000
+_CHAIN = re.compile(r"\b(?:and|or|not|if|else|lambda|await)\b|[-+*/@%&|^<>~.(\[{]")
+_LITERAL = re.compile(r"""\d[\w.]*|"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'""")
+
+
+class UnitTooDeep(Exception):
+    """A unit that LibCST cannot be trusted with; `line` is where its statement begins."""
+
+    def __init__(self, line: int) -> None:
+        super().__init__("a statement is too long or too deeply nested to be analysed")
+        self.line = line
+
+
+@dataclass(eq=False)
+class Unit:
+    """One stretch of a file's top-level statements, from `start` to `end` (character offsets)."""
+
+    source: Source
+    start: int
+    end: int
+    statements: list[ast.stmt] = field(repr=False)
+    name: str = ""
+    """The function's or class's name; empty for statements."""
+    parents: dict[cst.CSTNode, cst.CSTNode] = field(default_factory=dict, repr=False)
+
+    @property
+    def text(self) -> str:
+        """The unit's own text, from the first decorator to the last character."""
+        return self.source.text[self.start : self.end]
+
+    @cached_property
+    def words(self) -> frozenset[str]:
+        """Every word in the unit's text, comments and strings included."""
+        return frozenset(_WORD.findall(self.text))
+
+    @cached_property
+    def module(self) -> cst.Module:
+        """The unit's tree. Raises UnitTooDeep where LibCST might crash or overflow on it."""
+        for statement in self.statements:
+            self._check_depth(statement)
+        try:
+            module = cst.parse_module(self.text)
+        except (RecursionError, cst.ParserSyntaxError):
+            raise UnitTooDeep(self.statements[0].lineno) from None
+        stack: list[cst.CSTNode] = [module]
+        while stack:
+            node = stack.pop()
+            for child in children(node):
+                self.parents[child] = node
+                stack.append(child)
+        return module
+
+    def _check_depth(self, statement: ast.stmt) -> None:
+        """Refuse a simple statement that chains more operators than LibCST parses in linear time."""
+        pending = [statement]
+        while pending:
+            current = pending.pop()
+            nested = [
+                child
+                for name in ("body", "orelse", "finalbody", "handlers", "cases")
+                for child in getattr(current, name, ())
+            ]
+            if nested:
+                pending += nested
+                continue
+            start = self.source.offset_utf8(current.lineno, current.col_offset)
+            end = self.source.offset_utf8(current.end_lineno or current.lineno, current.end_col_offset or 0)
+            if end - start > _LONG_STATEMENT:
+                code = _LITERAL.sub("", self.source.text[start:end])
+                if len(_CHAIN.findall(code)) > _CHAIN_LIMIT:
+                    raise UnitTooDeep(current.lineno)
+
+    @cached_property
+    def _spans(self) -> dict[cst.CSTNode, Span]:
+        from libcst.metadata import MetadataWrapper, PositionProvider
+
+        # Positions cost as much as the parse, so they are computed only for a unit that has something to report.
+        above = self.source.place(self.start)[0] - 1
+        try:
+            ranges = MetadataWrapper(self.module, unsafe_skip_copy=True).resolve(PositionProvider)
+        except RecursionError:
+            raise UnitTooDeep(above + 1) from None
+        return {
+            node: Span(at.start.line + above, at.start.column, at.end.line + above, at.end.column)
+            for node, at in ranges.items()
+        }
+
+    def span(self, node: cst.CSTNode) -> Span:
+        """Where `node` stands in the file, without the parentheses around it and the decorators above it."""
+        return self._spans[node]
+
+    def offsets(self, node: cst.CSTNode) -> tuple[int, int]:
+        """The character offsets of `span(node)`."""
+        span = self._spans[node]
+        start = self.source.offset(span.line, span.column)
+        end = self.source.offset(span.end_line, span.end_column)
+        return start, end
+
+    def code(self, node: cst.CSTNode) -> str:
+        """The file's text of `node`, exactly as it stands there."""
+        start, end = self.offsets(node)
+        return self.source.text[start:end]
+
+    def parent(self, node: cst.CSTNode) -> cst.CSTNode | None:
+        """The node directly above `node`; None for the module."""
+        return self.parents.get(node)
+
+    def enclosing(self, node: cst.CSTNode, *kinds: type[_Node]) -> _Node | None:
+        """The nearest node above `node` that is of one of `kinds`."""
+        above = self.parents.get(node)
+        while above is not None:
+            if isinstance(above, kinds):
+                return above
+            above = self.parents.get(above)
+        return None
+
+
+def split_units(source: Source, tree: ast.Module) -> list[Unit]:
+    """The units of a file, in order: each top-level function and class, and each run of other statements."""
+    units: list[Unit] = []
+    run: list[ast.stmt] = []
+
+    def close() -> None:
+        if run:
+            units.append(_unit(source, list(run), ""))
+            run.clear()
+
+    for statement in tree.body:
+        if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            close()
+            units.append(_unit(source, [statement], statement.name))
+        else:
+            run.append(statement)
+    close()
+    return units
+
+
+def _unit(source: Source, statements: list[ast.stmt], name: str) -> Unit:
+    first, last = statements[0], statements[-1]
+    lines = [first.lineno, *(decorator.lineno for decorator in getattr(first, "decorator_list", ()))]
+    starts = source.line_starts
+    end_line = last.end_lineno or last.lineno
+    end = starts[end_line] if end_line < len(starts) else len(source.text)
+    return Unit(source, starts[min(lines) - 1], end, statements, name)
