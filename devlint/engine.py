@@ -145,9 +145,7 @@ _visitor_names: dict[type[Check], tuple[str, ...]] = {}
 def _visitors(kind: type[Check]) -> tuple[str, ...]:
     names = _visitor_names.get(kind)
     if names is None:
-        names = _visitor_names[kind] = tuple(
-            name for name in dir(kind) if re.match(r"(visit|leave)_[A-Z]", name)
-        )
+        names = _visitor_names[kind] = tuple(name for name in dir(kind) if re.match(r"(visit|leave)_[A-Z]", name))
     return names
 
 

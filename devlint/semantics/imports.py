@@ -89,9 +89,7 @@ class Names:
                     self.stars.append(module)
                 else:
                     separator = "" if module.endswith(".") else "."
-                    self.aliases.setdefault(alias.asname or alias.name, set()).add(
-                        module + separator + alias.name
-                    )
+                    self.aliases.setdefault(alias.asname or alias.name, set()).add(module + separator + alias.name)
         else:
             self.bound.update(_bound_by(node))
 
@@ -220,9 +218,7 @@ def _bound_below(scope: cst.CSTNode) -> Iterator[str]:
             declared_global.update(item.name.value for item in node.names)
         elif isinstance(node, (cst.FunctionDef, cst.ClassDef)) and node is not scope:
             names.add(node.name.value)
-        elif isinstance(
-            node, (cst.AssignTarget, cst.AnnAssign, cst.AugAssign, cst.For, cst.CompFor, cst.NamedExpr)
-        ):
+        elif isinstance(node, (cst.AssignTarget, cst.AnnAssign, cst.AugAssign, cst.For, cst.CompFor, cst.NamedExpr)):
             targets: list[cst.CSTNode] = [node.target]
             while targets:
                 target = targets.pop()

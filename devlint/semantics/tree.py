@@ -13,37 +13,15 @@ from devlint.lazycst import cst
 
 # Fields that hold only punctuation and layout: no rule asks for them, and skipping them halves the walk.
 _LAYOUT = frozenset(
-    [
-        "leading_lines",
-        "lines_after_decorators",
-        "header",
-        "footer",
-        "trailing_whitespace",
-        "semicolon",
-        "lpar",
-        "rpar",
-        "lbracket",
-        "rbracket",
-        "lbrace",
-        "rbrace",
-        "comma",
-        "equal",
-        "dot",
-        "colon",
-        "first_colon",
-        "second_colon",
-        "indent",
-        "operator_whitespace",
-    ]
+    "leading_lines lines_after_decorators header footer trailing_whitespace semicolon lpar rpar lbracket rbracket "
+    "lbrace rbrace comma equal dot colon first_colon second_colon indent operator_whitespace".split()
 )
 _fields: dict[type, tuple[str, ...]] = {}
 
 
 def _code_fields(kind: type[cst.CSTNode]) -> tuple[str, ...]:
     names = tuple(
-        f.name
-        for f in dataclasses.fields(kind)
-        if f.name not in _LAYOUT and not f.name.startswith("whitespace")
+        f.name for f in dataclasses.fields(kind) if f.name not in _LAYOUT and not f.name.startswith("whitespace")
     )
     _fields[kind] = names
     return names
