@@ -36,7 +36,7 @@ def has_unpacking(call: cst.Call) -> bool:
 
 def add_argument(unit: Unit, call: cst.Call, text: str) -> Edit | None:
     """Append the argument `text`, such as `device=x.device`, to a call."""
-    start, end = unit.offsets(call)
+    end = unit.offsets(call)[1]
     if not call.args:
         inner_start = unit.offsets(call.func)[1]
         inner = unit.source.text[inner_start : end - 1]

@@ -1,0 +1,1 @@
+"""Rules about mixed precision and the training loop."""

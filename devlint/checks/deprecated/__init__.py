@@ -1,0 +1,1 @@
+"""Rules about deprecated and removed API."""

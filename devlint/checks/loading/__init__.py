@@ -1,0 +1,1 @@
+"""Rules about data loaders and their workers."""

@@ -1,0 +1,1 @@
+"""Rules about what a module registers, saves and loads."""

@@ -1,0 +1,1 @@
+"""Rules about where tensors and modules are."""

@@ -1,0 +1,1 @@
+"""Rules about code that runs on one kind of machine only."""
