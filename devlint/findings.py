@@ -5,8 +5,11 @@ Lines are 1-based and columns 0-based, in characters, as LibCST and flake8 count
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from devlint.source import Source
 
 Applicability = Literal["safe", "unsafe", "display"]
 
@@ -79,9 +82,16 @@ class Finding:
 
 @dataclass(frozen=True)
 class FileResult:
-    """All that a run found out about one file; `error` tells why it could not be checked at all."""
+    """All that a run found out about one file.
+
+    `errors` tell what could not be done: the file not read, a fix not applied or not written. `source` is what the
+    findings' places refer to, where there are any; `fixed` are the findings whose fixes were applied, `diff` is what
+    they change where nothing was to be written.
+    """
 
     path: str
     findings: tuple[Finding, ...] = ()
-    error: str = ""
-    fixed: tuple[Finding, ...] = field(default=())
+    errors: tuple[str, ...] = ()
+    fixed: tuple[Finding, ...] = ()
+    source: Source | None = None
+    diff: str = ""

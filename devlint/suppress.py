@@ -1,27 +1,187 @@
-"""Suppression comments. `apply(source, findings)` is called by testing.py, the CLI and fixes; keep this signature."""
+"""Comments that silence findings: flake8's `# noqa`, read exactly as flake8 reads it, and devlint's own.
+
+    x = batch[1]  # noqa: TDL101
+    x = batch[1]  # devlint: ignore[partial-batch-transfer] the loss runs on the CPU
+    # devlint: ignore-file[TDL101]        on a line of its own, for the whole file
+    # flake8: noqa                        on a line of its own: nothing in this file
+
+A comment holds for every line of the logical line that it is on, as it does for flake8.
+"""
 
 from __future__ import annotations
 
+import io
 import re
+import tokenize
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
 
-from devlint.findings import Finding
+from devlint.findings import Finding, Span
 from devlint.source import Source
 
-_NOQA = re.compile(
-    r"# noqa"
-    r"(?::[\s]?(?P<codes>[A-Z][0-9]+(?:[,\s]+)?(?:[A-Z]*[0-9]+(?:[,\s]+)?)*))?",
-    re.I,
-)
+UNUSED = ("TDL901", "unused-suppression")
+
+_NOQA = re.compile(r"# noqa(?::[\s]?(?P<codes>([A-Z]+[0-9]+(?:[,\s]+)?)+))?", re.I)
+_NOQA_FILE = re.compile(r"\s*# flake8[:=]\s*noqa", re.I)
+_OWN = re.compile(r"#\s*devlint:\s*ignore(?P<file>-file)?(?![\w-])\s*(?:\[(?P<words>[^\]]*)\])?", re.I)
+_MENTION = re.compile(r"noqa|devlint:", re.I)
+_OUR_MENTION = re.compile(r"devlint:|noqa.*TDL\d", re.I)
+_OUR_CODE = re.compile(r"TDL\d+\Z")
 
 
-def apply(source: Source, findings: list[Finding]) -> list[Finding]:
-    """The findings that no comment of the file suppresses, in order."""
-    return [finding for finding in findings if not _silenced(source.line(finding.span.line), finding.code)]
+@dataclass(eq=False)
+class Comment:
+    """One suppression comment. `words` are the codes, prefixes or names that it silences; None silences all."""
+
+    line: int
+    column: int
+    words: tuple[str, ...] | None
+    own: bool
+    used: set[str] = field(default_factory=set)
+
+    def silences(self, finding: Finding) -> bool:
+        """Whether the comment names the finding's rule; what it names is marked as used."""
+        if self.words is None:
+            self.used.add("")
+            return True
+        hits = [word for word in self.words if self._names(word, finding)]
+        self.used.update(hits)
+        return bool(hits)
+
+    def _names(self, word: str, finding: Finding) -> bool:
+        if self.own:
+            return finding.code == word.upper() or finding.name == word.lower()
+        return finding.code.startswith(word)
 
 
-def _silenced(line: str, code: str) -> bool:
-    match = re.search(r"# noqa(?::\s?(?P<codes>[A-Z]+[0-9]+(?:[,\s]+[A-Z]+[0-9]+)*))?", line, re.I)
-    if not match:
-        return False
-    codes = match["codes"]
-    return codes is None or any(code.startswith(part.upper()) for part in re.split(r"[,\s]+", codes))
+class Suppressions:
+    """The suppression comments of one file."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.whole_file = False
+        self.file_comments: list[Comment] = []
+        self.by_line: dict[int, list[Comment]] = {}
+        self.ranges: dict[int, tuple[int, int]] = {}
+        if _MENTION.search(source.text):
+            self._read()
+
+    def _read(self) -> None:
+        count = len(self.source.line_starts)
+        self.whole_file = any(_NOQA_FILE.match(self.source.line(number)) for number in range(1, count + 1))
+        if self.whole_file:
+            return
+        self.ranges, comments = logical_lines(self.source)
+        for line, column, text in comments:
+            for match in _OWN.finditer(text):
+                words = None if match["words"] is None else tuple(re.split(r"[,\s]+", match["words"].strip()))
+                comment = Comment(line, column + match.start(), words, own=True)
+                if match["file"]:
+                    self.file_comments.append(comment)
+                else:
+                    for number in range(*self._range(line)):
+                        self.by_line.setdefault(number, []).append(comment)
+        for first, end in sorted(set(self.ranges.values())):
+            self._read_noqa(first, end)
+        for number in range(1, count + 1):
+            if number not in self.ranges:
+                self._read_noqa(number, number + 1)
+
+    def _range(self, line: int) -> tuple[int, int]:
+        return self.ranges.get(line, (line, line + 1))
+
+    def _read_noqa(self, first: int, end: int) -> None:
+        """flake8 searches a logical line's whole text, strings included, and heeds the first match."""
+        starts = self.source.line_starts
+        stop = starts[end - 1] if end - 1 < len(starts) else len(self.source.text)
+        match = _NOQA.search(self.source.text[starts[first - 1] : stop])
+        if match is None:
+            return
+        codes = match["codes"]
+        words = None if codes is None else tuple(word for word in re.split(r"[,\s]", codes) if word)
+        line, column = self.source.place(starts[first - 1] + match.start())
+        comment = Comment(line, column, words, own=False)
+        for number in range(first, end):
+            self.by_line.setdefault(number, []).append(comment)
+
+    def keep(self, findings: list[Finding]) -> list[Finding]:
+        """The findings that nothing silences, in order."""
+        if self.whole_file:
+            return []
+        return [finding for finding in findings if not self._silenced(finding)]
+
+    def _silenced(self, finding: Finding) -> bool:
+        comments = [*self.by_line.get(finding.span.line, ()), *self.file_comments]
+        # Every comment is asked, so that each one that has a part in it counts as used.
+        return bool([comment for comment in comments if comment.silences(finding)])
+
+    def unused(self, enabled: Collection[str]) -> list[Finding]:
+        """TDL901 for each of devlint's own comments, and each `TDL` code in a `# noqa`, that silenced nothing.
+
+        A code whose rule is not among the `enabled` ones is left alone: nobody looked whether it is needed.
+        """
+        comments = {comment: None for comments in self.by_line.values() for comment in comments}
+        found = [self._unused(c, enabled) for c in [*comments, *self.file_comments] if not self.whole_file]
+        flat = [finding for findings in found for finding in findings]
+        return self.keep(sorted(set(flat), key=lambda finding: finding.sort_key))
+
+    def _unused(self, comment: Comment, enabled: Collection[str]) -> Iterator[Finding]:
+        from devlint.checks import rules
+
+        names = {rule.name: code for code, rule in rules().items()}
+        if comment.words is None:
+            if comment.own and not comment.used:
+                yield self._report(comment, "this comment silences nothing; take it out")
+            return
+        for word in comment.words:
+            if word in comment.used or (not comment.own and not _OUR_CODE.match(word)):
+                continue
+            code = names.get(word.lower(), word.upper() if comment.own else word)
+            covered = [known for known in enabled if known == code or (not comment.own and known.startswith(code))]
+            if covered:
+                yield self._report(comment, f"nothing of {word} is silenced here; take it out")
+            elif code not in rules() and code not in enabled and not any(k.startswith(code) for k in rules()):
+                yield self._report(comment, f"no rule is called {word!r}, so nothing is silenced")
+
+    def _report(self, comment: Comment, message: str) -> Finding:
+        length = len(self.source.line(comment.line)) - comment.column
+        span = Span(comment.line, comment.column, comment.line, comment.column + max(length, 1))
+        return Finding(*UNUSED, message, span, path=self.source.path)
+
+
+def apply(source: Source, findings: list[Finding], enabled: Collection[str] = ()) -> list[Finding]:
+    """The findings that no comment of the file silences, in order.
+
+    Where `enabled` holds TDL901, comments that silence nothing are reported as well.
+    """
+    if not findings and (UNUSED[0] not in enabled or not _OUR_MENTION.search(source.text)):
+        return findings
+    comments = Suppressions(source)
+    kept = comments.keep(findings)
+    if UNUSED[0] in enabled:
+        kept = sorted([*kept, *comments.unused(enabled)], key=lambda finding: finding.sort_key)
+    return kept
+
+
+def logical_lines(source: Source) -> tuple[dict[int, tuple[int, int]], list[tuple[int, int, str]]]:
+    """Each line's logical line as (first, last + 1), as flake8 maps it, and the comments as (line, column, text).
+
+    A file that cannot be tokenized has no mapping, and then each line stands for itself.
+    """
+    ranges: dict[int, tuple[int, int]] = {}
+    comments: list[tuple[int, int, str]] = []
+    text = source.text.replace("\r\n", "\n").replace("\r", "\n")
+    first, last = len(source.line_starts) + 2, -1
+    try:
+        for kind, string, (start, column), (end, _), _ in tokenize.generate_tokens(io.StringIO(text).readline):
+            if kind == tokenize.COMMENT:
+                comments.append((start, column, string))
+            if kind in (tokenize.ENDMARKER, tokenize.DEDENT):
+                continue
+            first, last = min(first, start), max(last, end)
+            if kind in (tokenize.NL, tokenize.NEWLINE):
+                ranges.update(dict.fromkeys(range(first, last + 1), (first, last + 1)))
+                first, last = len(source.line_starts) + 2, -1
+    except (tokenize.TokenError, SyntaxError):
+        return {}, comments
+    return ranges, comments

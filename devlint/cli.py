@@ -1,0 +1,138 @@
+"""The command line. Exit codes: 0 nothing found, 1 something found, 2 devlint could not do its job."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from devlint import __version__
+from devlint.options import CHECK, UsageError, describe, nearest, parse
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from devlint.findings import FileResult
+
+_COMMANDS = {
+    "check": "find faults, and mend them: devlint check [OPTIONS] [PATH ...|-]",
+    "rule": "print a rule's page, or a line on each: devlint rule CODE|NAME|--all",
+    "config": "print the configuration that holds here: devlint config [PATH]",
+    "rehearse": "run a training script on the CPU under CUDA's rules: devlint rehearse SCRIPT [ARGS]",
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code; whatever goes wrong is one line on standard error."""
+    try:
+        return _dispatch(list(sys.argv[1:] if argv is None else argv))
+    except UsageError as error:
+        print(f"devlint: {error}", file=sys.stderr)
+        return 2
+    except BrokenPipeError:
+        # The reader has gone, as in `devlint check | head`; what is still buffered has nowhere to go.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 2
+    except KeyboardInterrupt:
+        print("devlint: interrupted", file=sys.stderr)
+        return 2
+
+
+def _dispatch(argv: list[str]) -> int:
+    if not argv or argv[0] in ("-h", "--help", "help"):
+        print(_usage())
+        return 0 if argv else 2
+    command, rest = argv[0], argv[1:]
+    if command in ("-V", "--version", "version"):
+        print(f"devlint {__version__}")
+        return 0
+    if command == "check":
+        return _check(rest)
+    if command == "rule":
+        from devlint.about import rule
+
+        return rule(rest)
+    if command == "config":
+        from devlint.about import config
+
+        return config(rest)
+    if command == "rehearse":
+        return _rehearse(rest)
+    hint = nearest(command, _COMMANDS)
+    if os.path.exists(command):
+        hint = f"; did you mean `devlint check {command}`?"
+    raise UsageError(f"no command is called {command!r}{hint or '; see devlint --help'}")
+
+
+def _usage() -> str:
+    lines = [f"  {name:<10}{text}" for name, text in _COMMANDS.items()]
+    head = "devlint finds, explains and mends what goes wrong with devices in PyTorch code.\n\nCommands:"
+    return "\n".join(
+        [head, *lines, "", "`devlint check --help` lists its options; `devlint --version` prints the version."]
+    )
+
+
+def _rehearse(argv: list[str]) -> int:
+    import importlib.util
+
+    if importlib.util.find_spec("torch") is None:
+        raise UsageError("rehearse runs the script and needs torch: pip install 'devlint[runtime]'")
+    module = importlib.import_module("devlint.runtime._rehearse.cli")
+    code: int = module.main(argv)
+    return code
+
+
+def _check(argv: list[str]) -> int:
+    if "--help" in argv or "-h" in argv:
+        print("devlint check [OPTIONS] [PATH ...|-]\n")
+        print("Exit code 0: nothing found; 1: findings; 2: devlint could not do its job.")
+        print(describe(CHECK))
+        return 0
+    flags, paths = parse(argv, CHECK, "devlint check")
+    from devlint.config import Configs
+
+    configs = Configs(flags, flags.get("config", ""))
+    if "-" in paths:
+        if len(paths) > 1:
+            raise UsageError("`-` stands for standard input and cannot be mixed with paths")
+        from devlint.stdin import check_stdin
+
+        return check_stdin(flags, configs)
+    if "stdin-filename" in flags:
+        raise UsageError("--stdin-filename names what is read from standard input: give `-` as the path")
+    from devlint.files import find
+    from devlint.runner import run
+
+    found = find(paths or ["."], configs)
+    for problem in found.problems:
+        print(f"devlint: {problem}", file=sys.stderr)
+    if not found.files and not found.problems:
+        print("devlint: no Python files to check" + (f" in {', '.join(paths)}" if paths else ""), file=sys.stderr)
+    results = run(found.files, configs, flags.get("jobs"), diff="diff" in flags)
+    top = configs.for_folder(os.getcwd())
+    return max(2 if found.failed else 0, finish(results, top.values, diff="diff" in flags))
+
+
+def finish(results: Sequence[FileResult], values: Any, *, diff: bool = False, to_stderr: bool = False) -> int:
+    """Report the results as the configuration says, and return the exit code."""
+    for result in results:
+        for error in result.errors:
+            print(f"devlint: {error}", file=sys.stderr)
+    failed = any(result.errors for result in results)
+    if diff:
+        from devlint.output import show_diff
+
+        return 2 if failed else show_diff(results)
+    format = values.get("output-format", "full")
+    file = values.get("output-file", "")
+    if results or file or format not in ("full", "concise", "grouped"):
+        from devlint.output import write_report
+
+        write_report(results, values, to_stderr)
+    elif not values.get("statistics"):
+        print("All checks passed.", file=sys.stderr if to_stderr else sys.stdout)
+    if failed:
+        return 2
+    fixed = any(result.fixed for result in results)
+    return int(any(result.findings for result in results) or (fixed and bool(values.get("exit-non-zero-on-fix"))))
