@@ -80,8 +80,11 @@ def check_data(
         return FileResult(path, (internal_error(path, error),))
 
 
-def visible(source: Source | None, findings: list[Finding], settings: Settings) -> list[Finding]:
-    """What of the engine's findings is to be reported: suppressed ones and those about devlint that are off go."""
+def visible(source: Source | None, findings: list[Finding], settings: Settings, *, noqa: bool = True) -> list[Finding]:
+    """What of the engine's findings is to be reported: suppressed ones and those about devlint that are off go.
+
+    Without `noqa`, only devlint's own comments suppress.
+    """
     from devlint.config import META_RULES
 
     kept = [f for f in findings if f.code not in META_RULES or f.code in settings.enabled]
@@ -89,7 +92,7 @@ def visible(source: Source | None, findings: list[Finding], settings: Settings) 
         return kept
     from devlint import suppress
 
-    return suppress.apply(source, kept, settings.enabled)
+    return suppress.apply(source, kept, settings.enabled, noqa=noqa)
 
 
 def internal_error(path: str, error: Exception) -> Finding:

@@ -62,7 +62,7 @@ class Suppressions:
         self.whole_file = False
         self.file_comments: list[Comment] = []
         self.by_line: dict[int, list[Comment]] = {}
-        self.ranges: dict[int, tuple[int, int]] = {}
+        self.lines = LogicalLines()
         if _MENTION.search(source.text):
             self._read()
 
@@ -71,24 +71,18 @@ class Suppressions:
         self.whole_file = any(_NOQA_FILE.match(self.source.line(number)) for number in range(1, count + 1))
         if self.whole_file:
             return
-        self.ranges, comments = logical_lines(self.source)
-        for line, column, text in comments:
+        self.lines = logical_lines(self.source)
+        for line, column, text in self.lines.comments:
             for match in _OWN.finditer(text):
                 words = None if match["words"] is None else tuple(re.split(r"[,\s]+", match["words"].strip()))
                 comment = Comment(line, column + match.start(), words, own=True)
                 if match["file"]:
                     self.file_comments.append(comment)
                 else:
-                    for number in range(*self._range(line)):
+                    for number in range(*self.lines.statements.get(line, (line, line + 1))):
                         self.by_line.setdefault(number, []).append(comment)
-        for first, end in sorted(set(self.ranges.values())):
+        for first, end in sorted({self.lines.noqa.get(n, (n, n + 1)) for n in range(1, count + 1)}):
             self._read_noqa(first, end)
-        for number in range(1, count + 1):
-            if number not in self.ranges:
-                self._read_noqa(number, number + 1)
-
-    def _range(self, line: int) -> tuple[int, int]:
-        return self.ranges.get(line, (line, line + 1))
 
     def _read_noqa(self, first: int, end: int) -> None:
         """flake8 searches a logical line's whole text, strings included, and heeds the first match."""
@@ -104,18 +98,19 @@ class Suppressions:
         for number in range(first, end):
             self.by_line.setdefault(number, []).append(comment)
 
-    def keep(self, findings: list[Finding]) -> list[Finding]:
-        """The findings that nothing silences, in order."""
-        if self.whole_file:
+    def keep(self, findings: list[Finding], *, noqa: bool = True) -> list[Finding]:
+        """The findings that nothing silences, in order; without `noqa`, only devlint's own comments count."""
+        if self.whole_file and noqa:
             return []
-        return [finding for finding in findings if not self._silenced(finding)]
+        return [finding for finding in findings if not self._silenced(finding, noqa)]
 
-    def _silenced(self, finding: Finding) -> bool:
+    def _silenced(self, finding: Finding, noqa: bool) -> bool:
         comments = [*self.by_line.get(finding.span.line, ()), *self.file_comments]
         # Every comment is asked, so that each one that has a part in it counts as used.
-        return bool([comment for comment in comments if comment.silences(finding)])
+        hits = [comment for comment in comments if comment.silences(finding)]
+        return any(comment.own or noqa for comment in hits)
 
-    def unused(self, enabled: Collection[str]) -> list[Finding]:
+    def unused(self, enabled: Collection[str], *, noqa: bool = True) -> list[Finding]:
         """TDL901 for each of devlint's own comments, and each `TDL` code in a `# noqa`, that silenced nothing.
 
         A code whose rule is not among the `enabled` ones is left alone: nobody looked whether it is needed.
@@ -123,7 +118,7 @@ class Suppressions:
         comments = {comment: None for comments in self.by_line.values() for comment in comments}
         found = [self._unused(c, enabled) for c in [*comments, *self.file_comments] if not self.whole_file]
         flat = [finding for findings in found for finding in findings]
-        return self.keep(sorted(set(flat), key=lambda finding: finding.sort_key))
+        return self.keep(sorted(set(flat), key=lambda finding: finding.sort_key), noqa=noqa)
 
     def _unused(self, comment: Comment, enabled: Collection[str]) -> Iterator[Finding]:
         from devlint.checks import rules
@@ -149,39 +144,57 @@ class Suppressions:
         return Finding(*UNUSED, message, span, path=self.source.path)
 
 
-def apply(source: Source, findings: list[Finding], enabled: Collection[str] = ()) -> list[Finding]:
+def apply(
+    source: Source, findings: list[Finding], enabled: Collection[str] = (), *, noqa: bool = True
+) -> list[Finding]:
     """The findings that no comment of the file silences, in order.
 
-    Where `enabled` holds TDL901, comments that silence nothing are reported as well.
+    Where `enabled` holds TDL901, comments that silence nothing are reported as well. Without `noqa`, what `# noqa`
+    silences is left in, for flake8 to take out.
     """
     if not findings and (UNUSED[0] not in enabled or not _OUR_MENTION.search(source.text)):
         return findings
     comments = Suppressions(source)
-    kept = comments.keep(findings)
+    kept = comments.keep(findings, noqa=noqa)
     if UNUSED[0] in enabled:
-        kept = sorted([*kept, *comments.unused(enabled)], key=lambda finding: finding.sort_key)
+        kept = sorted([*kept, *comments.unused(enabled, noqa=noqa)], key=lambda finding: finding.sort_key)
     return kept
 
 
-def logical_lines(source: Source) -> tuple[dict[int, tuple[int, int]], list[tuple[int, int, str]]]:
-    """Each line's logical line as (first, last + 1), as flake8 maps it, and the comments as (line, column, text).
+@dataclass(eq=False)
+class LogicalLines:
+    """Which lines belong together, each as line -> (first, last + 1), and the comments as (line, column, text).
 
-    A file that cannot be tokenized has no mapping, and then each line stands for itself.
+    `noqa` is flake8's notion: the lines of a string, or joined by backslashes, belong together, those in brackets do
+    not. `statements` are whole logical lines. A file that cannot be tokenized has neither.
     """
-    ranges: dict[int, tuple[int, int]] = {}
-    comments: list[tuple[int, int, str]] = []
+
+    noqa: dict[int, tuple[int, int]] = field(default_factory=dict)
+    statements: dict[int, tuple[int, int]] = field(default_factory=dict)
+    comments: list[tuple[int, int, str]] = field(default_factory=list)
+
+
+def logical_lines(source: Source) -> LogicalLines:
+    """The file's logical lines and comments."""
+    found = LogicalLines()
     text = source.text.replace("\r\n", "\n").replace("\r", "\n")
-    first, last = len(source.line_starts) + 2, -1
+    none = len(source.line_starts) + 2
+    first, last, begin, inside = none, -1, none, False
     try:
         for kind, string, (start, column), (end, _), _ in tokenize.generate_tokens(io.StringIO(text).readline):
             if kind == tokenize.COMMENT:
-                comments.append((start, column, string))
+                found.comments.append((start, column, string))
             if kind in (tokenize.ENDMARKER, tokenize.DEDENT):
                 continue
-            first, last = min(first, start), max(last, end)
+            first, last, begin = min(first, start), max(last, end), min(begin, start)
             if kind in (tokenize.NL, tokenize.NEWLINE):
-                ranges.update(dict.fromkeys(range(first, last + 1), (first, last + 1)))
-                first, last = len(source.line_starts) + 2, -1
+                found.noqa.update(dict.fromkeys(range(first, last + 1), (first, last + 1)))
+                first, last = none, -1
+                if kind == tokenize.NEWLINE or not inside:
+                    found.statements.update(dict.fromkeys(range(begin, end + 1), (begin, end + 1)))
+                    begin, inside = none, False
+            elif kind not in (tokenize.COMMENT, tokenize.INDENT):
+                inside = True
     except (tokenize.TokenError, SyntaxError):
-        return {}, comments
-    return ranges, comments
+        return LogicalLines(comments=found.comments)
+    return found

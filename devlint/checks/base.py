@@ -116,10 +116,15 @@ class Check:
         if code not in self.file.settings.enabled:
             return
         unit = unit or self.unit
-        steps = tuple(Evidence(text, _header(unit.span(at))) for at, text in evidence)
+        steps = tuple(Evidence(_one_line(text), _header(unit.span(at))) for at, text in evidence)
         self.findings.append(
-            Finding(code, rule.name, message, unit.span(node), steps, fix, help, self.file.source.path)
+            Finding(code, rule.name, _one_line(message), unit.span(node), steps, fix, help, self.file.source.path)
         )
+
+
+def _one_line(text: str) -> str:
+    """A message as one line, though the code that it quotes may have several."""
+    return " ".join(text.split()) if "\n" in text or "\r" in text else text
 
 
 def _header(span: Span) -> Span:

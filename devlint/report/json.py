@@ -22,7 +22,7 @@ def rows(results: Sequence[FileResult]) -> Iterator[dict[str, Any]]:
     from devlint.suppress import logical_lines
 
     for result in results:
-        ranges = logical_lines(result.source)[0] if result.source and result.findings else {}
+        ranges = logical_lines(result.source).noqa if result.source and result.findings else {}
         for finding in result.findings:
             line = finding.span.line
             yield {
