@@ -15,7 +15,6 @@ from devlint.checks.base import Check, File
 from devlint.findings import Finding, Span
 from devlint.lazycst import cst
 from devlint.semantics.imports import Names
-from devlint.semantics.tree import children
 from devlint.settings import Settings
 from devlint.source import Source, SourceError
 from devlint.units import Unit, UnitTooDeep, split_units
@@ -117,18 +116,19 @@ def _drive(unit: Unit, running: list[Check], failed: Callable[[Check, Exception]
                     dropped.add(check)
                     failed(check, error)
 
-    stack: list[tuple[cst.CSTNode, bool]] = [(unit.module, False)]
-    while stack:
-        node, left = stack.pop()
+    open_nodes: list[tuple[int, cst.CSTNode]] = []
+    for index, node in enumerate(unit.nodes):
+        while open_nodes and open_nodes[-1][0] <= index:
+            left = open_nodes.pop()[1]
+            call(after[type(left).__name__], left)
         kind = type(node).__name__
-        if left:
-            call(after[kind], node)
-            continue
         if kind in before:
             call(before[kind], node)
         if kind in after:
-            stack.append((node, True))
-        stack += [(child, False) for child in reversed(children(node))]
+            open_nodes.append((unit.end_of(node), node))
+    while open_nodes:
+        left = open_nodes.pop()[1]
+        call(after[type(left).__name__], left)
     for check in running:
         if check not in dropped:
             try:

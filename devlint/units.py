@@ -23,7 +23,7 @@ _WORD = re.compile(r"\w+")
 _LONG_STATEMENT = 8_000
 _CHAIN_LIMIT = 2_000
 _CHAIN = re.compile(r"\b(?:and|or|not|if|else|lambda|await)\b|[-+*/@%&|^<>~.(\[{]")
-_LITERAL = re.compile(r"""\d[\w.]*|"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'""")
+_LITERAL = re.compile(r"""\d[\w.]*|#[^\n]*|\"{3}.*?\"{3}|'{3}.*?'{3}|"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'""", re.S)
 
 
 class UnitTooDeep(Exception):
@@ -45,6 +45,9 @@ class Unit:
     name: str = ""
     """The function's or class's name; empty for statements."""
     parents: dict[cst.CSTNode, cst.CSTNode] = field(default_factory=dict, repr=False)
+    nodes: list[cst.CSTNode] = field(default_factory=list, repr=False)
+    """Every node of `module`, outermost first, in source order; empty until `module` is asked for."""
+    _ends: dict[cst.CSTNode, int] = field(default_factory=dict, repr=False)
 
     @property
     def text(self) -> str:
@@ -65,13 +68,38 @@ class Unit:
             module = cst.parse_module(self.text)
         except (RecursionError, cst.ParserSyntaxError):
             raise UnitTooDeep(self.statements[0].lineno) from None
-        stack: list[cst.CSTNode] = [module]
-        while stack:
-            node = stack.pop()
-            for child in children(node):
-                self.parents[child] = node
-                stack.append(child)
+        self._index(module)
         return module
+
+    def _index(self, module: cst.Module) -> None:
+        """Note each node's parent, its place in the outermost-first order, and where what is below it ends."""
+        nodes, ends, parents = self.nodes, self._ends, self.parents
+        stack: list[tuple[cst.CSTNode, bool]] = [(module, False)]
+        while stack:
+            node, done = stack.pop()
+            if done:
+                ends[node] = len(nodes)
+                continue
+            nodes.append(node)
+            below = children(node)
+            if below:
+                stack.append((node, True))
+                for child in reversed(below):
+                    parents[child] = node
+                    stack.append((child, False))
+
+    def below(self, node: cst.CSTNode) -> list[cst.CSTNode]:
+        """`node` and all nodes below it, outermost first, in source order."""
+        start = self._starts[node]
+        return self.nodes[start : self._ends.get(node, start + 1)]
+
+    def end_of(self, node: cst.CSTNode) -> int:
+        """The index in `nodes` behind the last node below `node`."""
+        return self._ends.get(node) or self._starts[node] + 1
+
+    @cached_property
+    def _starts(self) -> dict[cst.CSTNode, int]:
+        return {node: index for index, node in enumerate(self.nodes)}
 
     def _check_depth(self, statement: ast.stmt) -> None:
         """Refuse a simple statement that chains more operators than LibCST parses in linear time."""

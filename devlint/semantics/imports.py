@@ -9,7 +9,7 @@ import ast
 from collections.abc import Iterable, Iterator
 
 from devlint.lazycst import cst
-from devlint.semantics.tree import dotted, walk
+from devlint.semantics.tree import dotted
 from devlint.units import Unit
 
 # Where torch defines a symbol, and the public name that everybody knows it by.
@@ -125,16 +125,16 @@ class Names:
         root = text.partition(".")[0]
         scope = unit.enclosing(node, cst.FunctionDef, cst.Lambda)
         while scope is not None:
-            if root in self._bound_in(scope):
+            if root in self._bound_in(scope, unit):
                 return True
             scope = unit.enclosing(scope, cst.FunctionDef, cst.Lambda)
         return False
 
-    def _bound_in(self, scope: cst.CSTNode) -> frozenset[str]:
+    def _bound_in(self, scope: cst.CSTNode, unit: Unit) -> frozenset[str]:
         """The names that a function binds by its parameters and assignments, imports apart."""
         names = self._scopes.get(scope)
         if names is None:
-            names = self._scopes[scope] = frozenset(_bound_below(scope))
+            names = self._scopes[scope] = frozenset(_bound_below(scope, unit))
         return names
 
     def spell(self, qualified: str) -> tuple[str, tuple[str, ...]]:
@@ -208,10 +208,10 @@ def _bound_by(statement: ast.stmt) -> Iterator[str]:
             targets.append(target.value)
 
 
-def _bound_below(scope: cst.CSTNode) -> Iterator[str]:
+def _bound_below(scope: cst.CSTNode, unit: Unit) -> Iterator[str]:
     declared_global: set[str] = set()
     names: set[str] = set()
-    for node in walk(scope):
+    for node in unit.below(scope):
         if isinstance(node, cst.Param) and isinstance(node.name, cst.Name):
             names.add(node.name.value)
         elif isinstance(node, cst.Global):

@@ -17,6 +17,7 @@ _LAYOUT = frozenset(
     "lbrace rbrace comma equal dot colon first_colon second_colon indent operator_whitespace".split()
 )
 _fields: dict[type, tuple[str, ...]] = {}
+_is_node: dict[type, bool] = {}
 
 
 def _code_fields(kind: type[cst.CSTNode]) -> tuple[str, ...]:
@@ -30,16 +31,20 @@ def _code_fields(kind: type[cst.CSTNode]) -> tuple[str, ...]:
 def children(node: cst.CSTNode) -> list[cst.CSTNode]:
     """The nodes directly below `node` that hold code, in source order of their fields."""
     kind = type(node)
-    names = _fields.get(kind)
-    if names is None:
-        names = _code_fields(kind)
+    names = _fields.get(kind) or _code_fields(kind)
     found: list[cst.CSTNode] = []
     for name in names:
         value = getattr(node, name)
-        if isinstance(value, cst.CSTNode):
+        kind = type(value)
+        if kind is tuple or kind is list:
+            found += value
+            continue
+        # isinstance() on LibCST's abstract base class takes longer than all the rest of this loop.
+        known = _is_node.get(kind)
+        if known is None:
+            known = _is_node[kind] = isinstance(value, cst.CSTNode)
+        if known:
             found.append(value)
-        elif isinstance(value, (tuple, list)):
-            found += [item for item in value if isinstance(item, cst.CSTNode)]
     return found
 
 
