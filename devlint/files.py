@@ -39,7 +39,8 @@ class Found:
 def find(paths: Sequence[str], configs: Configs) -> Found:
     """The files that `paths` name: a file itself, and what of a folder is Python and not excluded.
 
-    A file named outright is checked whatever its suffix, and even if it is excluded, unless `force-exclude` is on.
+    A file named outright is checked whatever its suffix, and even if it is excluded, unless `force-exclude` is on;
+    a folder named outright is looked into even if it is one of those that are left out by default.
     Raises UsageError for a configuration that is wrong.
     """
     found = Found()
@@ -138,7 +139,9 @@ def _excluder(config: Config, ignores: _Ignores, folder: str) -> Callable[[str, 
         return include
 
     def excluded(name: str, is_folder: bool) -> bool:
-        if name in names or (own and matches(config.root, _spec(own), name, is_folder)):
+        if name in names or (names and is_folder and name.endswith((".egg", ".egg-info"))):
+            return True
+        if own and matches(config.root, _spec(own), name, is_folder):
             return True
         # Of the .gitignore files, the innermost that has something to say decides, as in git.
         verdicts = (matches(root, spec, name, is_folder) for root, spec in reversed(chain))

@@ -42,6 +42,8 @@ class Comment:
     def silences(self, finding: Finding) -> bool:
         """Whether the comment names the finding's rule; what it names is marked as used."""
         if self.words is None:
+            if self.own and finding.code == UNUSED[0]:
+                return False
             self.used.add("")
             return True
         hits = [word for word in self.words if self._names(word, finding)]

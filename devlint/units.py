@@ -19,6 +19,7 @@ from devlint.source import Source
 
 _Node = TypeVar("_Node", bound="cst.CSTNode")
 _WORD = re.compile(r"\w+")
+_NEWLINE = re.compile(r"\r\n|\r|\n")
 # LibCST's parser takes quadratic time over long chains and overflows its stack on very long ones.
 _LONG_STATEMENT = 8_000
 _CHAIN_LIMIT = 2_000
@@ -131,10 +132,23 @@ class Unit:
             ranges = MetadataWrapper(self.module, unsafe_skip_copy=True).resolve(PositionProvider)
         except RecursionError:
             raise UnitTooDeep(above + 1) from None
+        lost = self._lost_columns()
         return {
-            node: Span(at.start.line + above, at.start.column, at.end.line + above, at.end.column)
+            node: Span(
+                at.start.line + above,
+                at.start.column + lost.get(at.start.line, 0),
+                at.end.line + above,
+                at.end.column + lost.get(at.end.line, 0),
+            )
             for node, at in ranges.items()
         }
+
+    def _lost_columns(self) -> dict[int, int]:
+        """By line of the unit, how many characters LibCST drops at its start: those up to a form feed."""
+        if "\f" not in self.text:
+            return {}
+        lines = zip(_NEWLINE.split(self.text), _NEWLINE.split(self.module.code), strict=False)
+        return {number: len(ours) - len(theirs) for number, (ours, theirs) in enumerate(lines, 1)}
 
     def span(self, node: cst.CSTNode) -> Span:
         """Where `node` stands in the file, without the parentheses around it and the decorators above it."""

@@ -6,7 +6,7 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 
 from devlint.findings import FileResult, Finding, Span
-from devlint.report.look import Look, fixable, place
+from devlint.report.look import Look, place
 from devlint.source import Source
 
 _TAB = 4
@@ -55,8 +55,7 @@ def _help(finding: Finding, look: Look) -> Iterator[str]:
             "unsafe": "--fix --unsafe-fixes does it",
             "display": "to be done by hand",
         }[finding.fix.applicability]
-        how = "--fix does it" if fixable(finding, look.unsafe_fixes) and not look.unsafe_fixes else how
-        yield f"{look.paint('green', 'fix')}: {finding.fix.message} ({how})"
+        yield f"{look.paint('green', 'fix')}: {' '.join(finding.fix.message.split())} ({how})"
 
 
 def _frame(source: Source, span: Span, width: int, look: Look, sign: str, style: str, context: int) -> Iterator[str]:
