@@ -1,0 +1,218 @@
+"""The aten layer: checks each operator's devices and passes tags on to its results."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from devlint.runtime._rehearse import checks
+from devlint.runtime._rehearse.private_api import (
+    current_autograd_node,
+    function_mode_active,
+    no_torch_function,
+    sequence_number,
+    storage_id,
+)
+from devlint.runtime._rehearse.state import CPU, INTERNAL, Rehearsal
+
+Tensor = torch.Tensor
+_LOW = (torch.float16, torch.bfloat16)
+_MISSING = (
+    "not implemented for 'Half'",
+    "not implemented for 'BFloat16'",
+    "unsupported dtype",
+    "not supported for Half",
+)
+_MIXED = object()
+
+
+class DispatchLayer(TorchDispatchMode):
+    """Pushed while a rehearsal runs; sees every operator of forward and backward below autograd."""
+
+    def __init__(self, session: Rehearsal) -> None:
+        super().__init__()
+        self.session = session
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        session = self.session
+        kwargs = kwargs or {}
+        entries = session.entries
+        session.operators += 1
+        if not entries:
+            return func(*args, **kwargs)
+        plan = checks._plans.get(func) or checks.plan_of(func)
+        device = _common(entries, args)
+        if kwargs and device is not _MIXED:
+            device = _with(entries, device, kwargs.values())
+        if device is CPU:
+            return func(*args, **kwargs)
+        if device is None:
+            device = _made_by_torch(session)
+            if device is None:
+                return func(*args, **kwargs)
+        elif device is _MIXED or plan.special or plan.sync is not None or device is INTERNAL:
+            device = checks.check(session, plan, args, kwargs)
+            if device is None:
+                return func(*args, **kwargs)
+        if plan.composite and hasattr(func, "decompose") and device is not INTERNAL:
+            with self:
+                result = func.decompose(*args, **kwargs)
+            if result is not NotImplemented:
+                return result
+        if plan.base == "copy_" or plan.base == "_foreach_copy_":
+            _record_copies(session, args)
+        if torch.is_grad_enabled() and sequence_number() not in session.lines:
+            session.remember_line()
+        try:
+            if plan.aten and function_mode_active():
+                with no_torch_function():  # in a backward pass: no second round through the Python layer
+                    result = func(*args, **kwargs)
+            else:
+                result = func(*args, **kwargs)
+        except (RuntimeError, NotImplementedError) as error:
+            if not any(text in str(error) for text in _MISSING):
+                raise
+            result = _in_float32(func, args, kwargs, error)
+        if device is not CPU and device is not None:
+            _tag_results(session, plan, device, args, result)
+        return result
+
+
+def _common(entries: Any, values: Any) -> Any:
+    """The one device of all tensors among ``values`` (lists too); None without tensors; ``_MIXED`` otherwise."""
+    device = None
+    for value in values:
+        if isinstance(value, Tensor):
+            try:
+                tag = entries.get(storage_id(value))
+            except (NotImplementedError, RuntimeError):
+                return _MIXED
+            found = CPU if tag is None else tag[1]
+        elif type(value) is list or type(value) is tuple:
+            found = _common(entries, value)
+            if found is None:
+                continue
+        else:
+            continue
+        if device is None:
+            device = found
+        elif found is not device:
+            return _MIXED
+    return device
+
+
+def _with(entries: Any, device: Any, values: Any) -> Any:
+    found = _common(entries, values)
+    if found is None or found is device:
+        return device
+    return found if device is None else _MIXED
+
+
+def _made_by_torch(session: Rehearsal) -> Any:
+    """A factory without tensor arguments: ``INTERNAL`` where C++ calls it for an operator on device tensors."""
+    if session.explicit:
+        return None
+    if session.call is not None:
+        _, args, kwargs = session.call
+        return INTERNAL if call_device(session, args, kwargs) is not None else None
+    return INTERNAL if current_autograd_node() is not None else None
+
+
+def call_device(session: Rehearsal, args: Any, kwargs: Any) -> Any:
+    """The first rehearsed device among the tensors of a Python-level call."""
+    for value in (*args, *(kwargs or {}).values()):
+        if isinstance(value, Tensor):
+            device = session.device_of(value)
+            if session.rehearsed(device):
+                return device
+        elif isinstance(value, (list, tuple)):
+            device = call_device(session, value, None)
+            if device is not None:
+                return device
+    return None
+
+
+def _record_copies(session: Rehearsal, args: Any) -> None:
+    targets, sources = (args[0], args[1]) if isinstance(args[0], (list, tuple)) else ([args[0]], [args[1]])
+    for target, source in zip(targets, sources, strict=False):
+        if not isinstance(source, Tensor):
+            continue
+        to, origin = session.device_of(target), session.device_of(source)
+        if to is INTERNAL:
+            session.place(target, origin)
+        elif to is not origin and origin is not INTERNAL and (session.rehearsed(to) or session.rehearsed(origin)):
+            session.transfer(origin, to, source, bool(args[2]) if len(args) > 2 else False)
+
+
+def _tag_results(session: Rehearsal, plan: checks.Plan, device: Any, args: Any, result: Any) -> None:
+    entries = session.entries
+    if isinstance(result, Tensor):
+        results: Any = (result,)
+    elif isinstance(result, (list, tuple)):
+        results = result
+    else:
+        return
+    if device is INTERNAL:
+        session.internals += 1
+    given: set[int] | None = None
+    for index, item in enumerate(results):
+        if isinstance(item, (list, tuple)):
+            _tag_results(session, plan, device, args, item)
+            continue
+        if not isinstance(item, Tensor):
+            continue
+        try:
+            key = storage_id(item)
+        except (NotImplementedError, RuntimeError):
+            key = None
+        if key is not None:
+            if key in entries:
+                continue
+            if given is None:
+                given = _storages(args)
+            if key in given:
+                continue  # an in-place result, or a view, of an untagged (CPU) tensor
+            if plan.base == "_pack_padded_sequence" and index == 1:
+                continue  # batch_sizes stays on the CPU
+        session.tags.set(item, device)
+
+
+def _storages(values: Any) -> set[int]:
+    found: set[int] = set()
+    for value in values:
+        if isinstance(value, Tensor):
+            try:
+                found.add(storage_id(value))
+            except (NotImplementedError, RuntimeError):
+                continue
+        elif isinstance(value, (list, tuple)):
+            found |= _storages(value)
+    return found
+
+
+def _in_float32(func: Any, args: Any, kwargs: Any, error: Exception) -> Any:
+    """Run in float32 an operator that the CPU has no half-precision kernel for; results are cut back."""
+    low: list[torch.dtype] = []
+
+    def up(value: Any) -> Any:
+        if isinstance(value, Tensor) and value.dtype in _LOW:
+            low.append(value.dtype)
+            return value.float()
+        if isinstance(value, (list, tuple)):
+            return type(value)(up(item) for item in value)
+        return value
+
+    def down(value: Any) -> Any:
+        if isinstance(value, Tensor) and value.dtype is torch.float32:
+            return value.to(low[0])
+        if isinstance(value, (list, tuple)):
+            return type(value)(down(item) for item in value)
+        return value
+
+    with no_torch_function():
+        raised = [up(value) for value in args], {key: up(value) for key, value in kwargs.items()}
+        if not low or func._schema.is_mutable:
+            raise error
+        return down(func(*raised[0], **raised[1]))

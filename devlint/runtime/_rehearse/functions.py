@@ -1,0 +1,179 @@
+"""The Python layer: factories with a device, and the origin of tensors that torch's C++ makes by itself."""
+
+from __future__ import annotations
+
+import functools
+import types
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+from devlint.runtime._rehearse import private_api
+from devlint.runtime._rehearse.dispatch import call_device
+from devlint.runtime._rehearse.moves import move, refuse_dtype
+from devlint.runtime._rehearse.rng import device_of_generator
+from devlint.runtime._rehearse.state import CPU, INTERNAL, Rehearsal
+
+Tensor = torch.Tensor
+_GUARDS = ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic")
+# Python functions of torch.nn.functional that call no factory and no .to(): run without the mode inside
+_LEAVES = {
+    "relu", "dropout", "layer_norm", "softmax", "log_softmax", "cross_entropy", "nll_loss", "embedding", "batch_norm",
+    "group_norm", "mse_loss", "l1_loss", "smooth_l1_loss", "leaky_relu", "silu", "sigmoid", "tanh", "normalize",
+    "binary_cross_entropy", "binary_cross_entropy_with_logits", "_max_pool2d", "_max_pool1d", "adaptive_avg_pool2d",
+    "glu", "elu", "selu", "hardtanh", "hardswish", "instance_norm", "kl_div",
+}  # fmt: skip
+_DATA_FACTORIES = (torch.tensor, torch.as_tensor, torch.asarray)
+
+
+def _getters() -> set[Any]:
+    base = private_api.Base
+    names = ("shape", "dtype", "requires_grad", "grad_fn", "is_leaf", "ndim", "layout", "is_sparse", "data", "names")
+    found = {getattr(base, name).__get__ for name in names if hasattr(base, name)}
+    methods = ("dim", "size", "numel", "stride", "is_floating_point", "is_complex", "requires_grad_", "storage_offset")
+    found |= {getattr(base, name) for name in methods}
+    return found | {Tensor.__len__, private_api.parse_to, base.untyped_storage, base.element_size, base.is_contiguous}
+
+
+def _no(*_: Any) -> bool:
+    return False
+
+
+@functools.cache
+def _body(function: Any) -> Any:
+    """The same code with its own ``has_torch_function`` guard off, so that calls inside it reach the mode."""
+    scope = dict(function.__globals__)
+    scope.update(dict.fromkeys(_GUARDS, _no))
+    copy = types.FunctionType(function.__code__, scope, function.__name__, function.__defaults__, function.__closure__)
+    copy.__kwdefaults__ = function.__kwdefaults__
+    return copy
+
+
+@functools.cache
+def _opens(function: Any) -> bool:
+    """Whether ``function`` is Python code of torch's whose inner calls must reach the mode."""
+    if type(function) is not types.FunctionType:
+        return False
+    if function.__module__ == "torch.nn.functional" and function.__name__ in _LEAVES:
+        return False
+    return any(name in _GUARDS and name in function.__globals__ for name in function.__code__.co_names)
+
+
+class FunctionLayer(TorchFunctionMode):
+    """Pushed while a rehearsal runs; sees each call of torch's Python API."""
+
+    def __init__(self, session: Rehearsal) -> None:
+        super().__init__()
+        self.session = session
+        self.factories = private_api.device_constructors()
+        self.getters = _getters()
+        self.running: set[Any] = set()
+
+    def __torch_function__(self, func: Any, types_: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func in self.getters:
+            return func(*args, **kwargs) if kwargs else func(*args)
+        if _opens(func) and func not in self.running:
+            return self._open(func, args, kwargs or {})
+        session = self.session
+        factory = func in self.factories
+        if kwargs or factory:
+            kwargs = kwargs or {}
+            if kwargs.get("generator") is not None:
+                self._check_generator(func, args, kwargs, factory)
+            device = kwargs.get("device")
+            if factory or device is not None:
+                return self._place(func, args, dict(kwargs), device, factory)
+        else:
+            kwargs = {}
+        if func is Tensor.new_tensor:
+            return self._new_tensor(args, kwargs)
+        outer, session.call = session.call, (func, args, kwargs)
+        explicit, session.explicit = session.explicit, False
+        internals = session.internals
+        try:
+            result = func(*args, **kwargs)
+        finally:
+            session.call, session.explicit = outer, explicit
+        if session.internals != internals:
+            self._settle(result, args, kwargs)
+        return result
+
+    def _open(self, func: Any, args: Any, kwargs: Any) -> Any:
+        session = self.session
+        self.running.add(func)
+        outer, session.call = session.call, None
+        try:
+            with self:
+                return _body(func)(*args, **kwargs)
+        finally:
+            session.call = outer
+            self.running.discard(func)
+
+    def _settle(self, result: Any, args: Any, kwargs: Any) -> None:
+        """A result that C++ made by itself belongs to the device of the call's tensors."""
+        session = self.session
+        for item in result if isinstance(result, (list, tuple)) else (result,):
+            if isinstance(item, Tensor) and session.device_of(item) is INTERNAL:
+                session.place(item, call_device(session, args, kwargs) or CPU)
+
+    def _place(self, func: Any, args: Any, kwargs: dict[str, Any], device: Any, factory: bool) -> Any:
+        session = self.session
+        data = args[0] if args and func in _DATA_FACTORIES else None
+        if device is None and factory and not (isinstance(data, Tensor) and data is not None):
+            device = private_api.default_device()
+        target = session.resolve(device) if device is not None else None
+        if isinstance(data, Tensor):
+            where = target or (device if device is not None else session.shown_device(data))
+            where = torch.device(where) if not isinstance(where, torch.device) else where
+            moved = move(session, data, CPU if where.type == "cpu" else where, kwargs.get("dtype"))
+            return moved.detach().clone() if func is torch.tensor else moved
+        if data is not None and call_device(session, data if isinstance(data, (list, tuple)) else (), None):
+            session.sync("device tensors read into a new tensor")
+        if target is not None:
+            kwargs["device"] = CPU
+            if kwargs.get("pin_memory"):
+                raise session.fail(
+                    "Only dense CPU tensors can be pinned", getattr(func, "__name__", "factory"), "TDL304"
+                )
+            refuse_dtype(session, target, kwargs.get("dtype") or torch.float32)
+        elif kwargs.get("pin_memory"):
+            kwargs["pin_memory"] = False
+            return self._made(func, args, kwargs, CPU, True)
+        elif device is not None and torch.device(device).type != "cpu":
+            return func(*args, **kwargs)
+        return self._made(func, args, kwargs, target or CPU, False)
+
+    def _made(self, func: Any, args: Any, kwargs: dict[str, Any], device: Any, pinned: bool) -> Any:
+        """Call the factory on the host, and tag what it made with its device and line."""
+        session = self.session
+        explicit, session.explicit = session.explicit, True
+        try:
+            result = func(*args, **kwargs)
+        finally:
+            session.explicit = explicit
+        if isinstance(result, Tensor) and not any(result is arg for arg in args):
+            session.place(result, device, "created", pinned)
+        return result
+
+    def _new_tensor(self, args: Any, kwargs: dict[str, Any]) -> Any:
+        result = Tensor.new_tensor(*args, **kwargs)
+        self.session.place(result, self.session.shown_device(args[0]), "created")
+        return result
+
+    def _check_generator(self, func: Any, args: Any, kwargs: Any, factory: bool) -> None:
+        session = self.session
+        made = device_of_generator(kwargs["generator"], session)
+        device = kwargs.get("device")
+        if device is None and factory:
+            device = private_api.default_device()
+        if device is not None:
+            wanted = session.resolve(device) or torch.device(device)
+        else:
+            wanted = call_device(session, args, kwargs) or CPU
+        if wanted.type != made.type:
+            raise session.fail(
+                f"Expected a '{wanted.type}' device type for generator but found '{made.type}'",
+                getattr(func, "__name__", str(func)),
+                "TDL115",
+            )

@@ -1,0 +1,198 @@
+"""The state of one rehearsal: its devices, tags and report, and what the layers ask of it."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import torch
+
+from devlint.runtime._rehearse import frames
+from devlint.runtime._rehearse.private_api import no_torch_function, real_device, sequence_number
+from devlint.runtime._rehearse.report import Ledger, Mismatch, Report, TensorInfo
+from devlint.runtime._rehearse.tags import Tags
+
+KINDS = ("cuda", "xpu", "mps")
+_MOST_LINES = 200_000
+
+
+class RehearsedDeviceError(RuntimeError):
+    """A device error that the rehearsed device would raise; ``RuntimeError``, as torch's own are."""
+
+
+class RehearsalUnsupported(NotImplementedError):
+    """The program uses something that the rehearsal can't stand in for."""
+
+
+class Internal:
+    """The device of a tensor that C++ made on its own: it takes the device of whatever it meets."""
+
+    type = "internal"
+    index = None
+
+    def __repr__(self) -> str:
+        return "internal"
+
+
+INTERNAL: Any = Internal()
+CPU = torch.device("cpu")
+
+
+class Rehearsal:
+    """One rehearsed machine with ``count`` devices of ``kind``, running in this process."""
+
+    def __init__(self, kind: str, count: int) -> None:
+        self.kind = kind
+        self.devices = [torch.device(kind, index) for index in range(count)]
+        self.current = 0
+        self.tags = Tags(CPU)
+        self.entries = self.tags.entries
+        self.report = Report(kind, count, torch.__version__)
+        self.ledger = Ledger(self.report)
+        self.operators = 0
+        self.pid = os.getpid()
+        self.call: tuple[Any, Any, Any] | None = None
+        self.explicit = False
+        self.internals = 0
+        self.amp = False
+        self.poison = False
+        self.pending: list[tuple[torch.Tensor, torch.Tensor]] = []
+        self.lines: dict[int, tuple[Any, int]] = {}
+
+    # devices
+    def resolve(self, spec: Any) -> torch.device | None:
+        """The rehearsed device that ``spec`` names; None where it names another kind of device.
+
+        Raises ``RuntimeError`` with CUDA's text for an ordinal that isn't there and for a forked process.
+        """
+        if spec is None:
+            return None
+        if isinstance(spec, int) and not isinstance(spec, bool):
+            spec = torch.device(self.kind, spec)
+        elif isinstance(spec, str):
+            spec = torch.device(spec)
+        if not isinstance(spec, torch.device) or spec.type != self.kind:
+            return None
+        self.check_process()
+        index = self.current if spec.index is None else spec.index
+        if not 0 <= index < len(self.devices):
+            raise self.fail(
+                f"CUDA error: invalid device ordinal\n  {spec} asked for, {len(self.devices)} device(s) rehearsed",
+                "device",
+                "TDL706",
+                error=getattr(torch, "AcceleratorError", RuntimeError),
+            )
+        return self.devices[index]
+
+    def check_process(self) -> None:
+        """Refuse device work in a forked process, as CUDA does."""
+        if os.getpid() != self.pid:
+            name = self.kind.upper()
+            raise self.fail(
+                f"Cannot re-initialize {name} in forked subprocess. To use {name} with multiprocessing, "
+                "you must use the 'spawn' start method",
+                "device",
+                "TDL301",
+                error=RuntimeError,
+            )
+
+    def device_of(self, tensor: torch.Tensor) -> Any:
+        """Where ``tensor`` lives: a rehearsed device, the CPU, another real device, or ``INTERNAL``."""
+        tag = self.tags.get(tensor)
+        if tag is not None:
+            return tag.device
+        with no_torch_function():
+            device = real_device(tensor)
+        return CPU if device.type == "cpu" else device
+
+    def shown_device(self, tensor: torch.Tensor) -> torch.device:
+        """What ``tensor.device`` says."""
+        device = self.device_of(tensor)
+        return self.devices[self.current] if device is INTERNAL else device
+
+    def rehearsed(self, device: Any) -> bool:
+        """Whether ``device`` is one of this rehearsal's."""
+        return bool(device.type == self.kind)
+
+    def place(self, tensor: torch.Tensor, device: Any, verb: str = "", pinned: bool = False) -> None:
+        """Tag ``tensor`` as living on ``device``; with a ``verb``, remember the user's line."""
+        origin = (verb, *frames.user_line()) if verb else None
+        self.tags.set(tensor, device, origin, pinned)
+
+    def pinned(self, tensor: torch.Tensor) -> bool:
+        """Whether ``tensor`` is in pinned host memory."""
+        tag = self.tags.get(tensor)
+        return tag is not None and tag.pinned
+
+    # records
+    def sync(self, kind: str) -> None:
+        """Count a host sync at the user's line."""
+        self.settle()
+        self.ledger.sync(kind, *frames.user_line())
+
+    def transfer(self, source: Any, target: Any, tensor: torch.Tensor, non_blocking: bool) -> None:
+        """Count a copy of ``tensor`` between devices, and the sync that a device-to-host copy is."""
+        if self.rehearsed(target):
+            direction = "D2D" if self.rehearsed(source) else "H2D"
+        else:
+            direction = "D2H"
+        with no_torch_function():
+            nbytes = tensor.numel() * tensor.element_size()
+        file, line = frames.user_line()
+        self.ledger.transfer(direction, nbytes, self.pinned(tensor), non_blocking, file, line)
+        if direction == "D2H" and non_blocking:
+            self.report.note(
+                f"{frames.shown(file)}:{line}: non_blocking device-to-host copy: "
+                "read it only after a synchronize, else it may hold old data (TDL205)"
+            )
+        elif direction == "D2H":
+            self.settle()
+            self.ledger.sync("device-to-host copy", file, line)
+
+    def settle(self) -> None:
+        """A sync happened: poisoned device-to-host copies now hold their data."""
+        if self.pending:
+            pending, self.pending = self.pending, []
+            with no_torch_function(), torch.no_grad():
+                for target, data in pending:
+                    target.copy_(data)
+
+    def remember_line(self) -> None:
+        """Note the user's line for the autograd node that is being built, for errors in its backward."""
+        lines = self.lines
+        number = sequence_number()
+        if number in lines:
+            return
+        frame = frames.user_frame(3)
+        if frame is None:
+            return
+        lines[number] = (frame.f_code, frame.f_lineno)
+        if len(lines) > _MOST_LINES:
+            for key in list(lines)[: _MOST_LINES // 2]:
+                del lines[key]
+
+    def forward_line(self, node: Any) -> str:
+        """``file:line`` of the forward call whose backward ``node`` runs, or ''."""
+        number = node._sequence_nr() if hasattr(node, "_sequence_nr") else -1
+        found = self.lines.get(number + 1)
+        return f"{frames.shown(found[0].co_filename)}:{found[1]}" if found is not None else ""
+
+    def fail(
+        self,
+        message: str,
+        operator: str,
+        rule: str,
+        tensors: tuple[TensorInfo, ...] = (),
+        forward: str = "",
+        error: type[Exception] = RehearsedDeviceError,
+    ) -> Exception:
+        """Record a device error and return the exception to raise: CUDA's text, then the tensors."""
+        file, line = frames.user_line()
+        lines = [message, *(f"  {tensor}" for tensor in tensors)]
+        if forward:
+            lines.append(f"  in the backward of the call at {forward}")
+        if rule:
+            lines.append(f"  see: devlint rule {rule}")
+        text = "\n".join(lines)
+        self.report.mismatches.append(Mismatch(text, operator, file, line, rule, tensors, forward))
+        return error(text)
