@@ -50,7 +50,7 @@ class Unit:
     """Every node of `module`, outermost first, in source order; empty until `module` is asked for."""
     _ends: dict[cst.CSTNode, int] = field(default_factory=dict, repr=False)
 
-    @property
+    @cached_property
     def text(self) -> str:
         """The unit's own text, from the first decorator to the last character."""
         return self.source.text[self.start : self.end]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -62,11 +63,13 @@ class Check:
     once after the last unit. `unit` is the unit being walked.
 
     `triggers` says which words a unit must hold for the rule to have anything to say: of each tuple, at least one.
-    Words in comments and strings count, so triggers only ever save time.
+    `patterns` are regular expressions that must each be found in the unit's text, too. Both see comments and strings,
+    so they only ever save time; the narrower they are, the less is parsed.
     """
 
     rules: ClassVar[tuple[Rule, ...]]
     triggers: ClassVar[tuple[tuple[str, ...], ...]] = ()
+    patterns: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, file: File) -> None:
         self.file = file
@@ -74,9 +77,12 @@ class Check:
         self.findings: list[Finding] = []
 
     @classmethod
-    def wants(cls, words: frozenset[str]) -> bool:
-        """Whether a unit with these words can hold anything to report."""
-        return all(not words.isdisjoint(alternatives) for alternatives in cls.triggers)
+    def wants(cls, unit: Unit) -> bool:
+        """Whether the unit can hold anything to report."""
+        words = unit.words
+        return all(not words.isdisjoint(alternatives) for alternatives in cls.triggers) and all(
+            re.search(pattern, unit.text) for pattern in cls.patterns
+        )
 
     def finish_unit(self) -> None:
         """Called after the last node of each unit that was walked."""
