@@ -10,9 +10,10 @@ from devlint.options import CHECK, UsageError, describe, nearest, parse
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from typing import Any
 
+    from devlint.config import Configs
     from devlint.findings import FileResult
 
 _COMMANDS = {
@@ -90,6 +91,11 @@ def _check(argv: list[str]) -> int:
         print(describe(CHECK))
         return 0
     flags, paths = parse(argv, CHECK, "devlint check")
+    for fixing in ("fix", "diff"):
+        _exclude_each_other(flags, (fixing, "write-baseline", "add-noqa"))
+        _exclude_each_other(flags, (fixing, "diff-base"))
+    if "write-baseline" in flags or "add-noqa" in flags or "diff-base" in flags:
+        flags["fix"] = False
     from devlint.config import Configs
 
     configs = Configs(flags, flags.get("config", ""))
@@ -110,20 +116,54 @@ def _check(argv: list[str]) -> int:
     if not found.files and not found.problems:
         print("devlint: no Python files to check" + (f" in {', '.join(paths)}" if paths else ""), file=sys.stderr)
     results = run(found.files, configs, flags.get("jobs"), diff="diff" in flags)
-    top = configs.for_folder(os.getcwd())
-    return max(2 if found.failed else 0, finish(results, top.values, diff="diff" in flags))
+    values = configs.for_folder(os.getcwd()).values
+    return max(2 if found.failed else 0, _conclude(results, configs, flags, values))
+
+
+def _exclude_each_other(flags: Mapping[str, Any], names: Sequence[str]) -> None:
+    given = [f"--{name}" for name in names if name in flags]
+    if len(given) > 1:
+        raise UsageError(f"{given[0]} and {given[1]} exclude each other")
+
+
+def _conclude(results: list[FileResult], configs: Configs, flags: Mapping[str, Any], values: Mapping[str, Any]) -> int:
+    """Report the findings, or file them where they need not be reported again; the exit code."""
+    if "diff-base" in flags:
+        from devlint.changed import only_changed
+
+        results = only_changed(results, flags["diff-base"])
+    if "write-baseline" in flags:
+        from devlint.baseline import write_baseline
+
+        count = write_baseline(flags["write-baseline"], results)
+        print(f"devlint: wrote {count} finding(s) to {flags['write-baseline']}", file=sys.stderr)
+        return _failed(results)
+    if values.get("baseline"):
+        from devlint.baseline import without_baseline
+
+        results = without_baseline(values["baseline"], results)
+    if "add-noqa" in flags:
+        from devlint.noqa import silence
+
+        return max(_failed(results), silence(results, configs, flags["add-noqa"]))
+    return finish(results, values, diff="diff" in flags)
+
+
+def _failed(results: Sequence[FileResult]) -> int:
+    """Tell what could not be done: 2 where that is anything, else 0."""
+    for result in results:
+        for error in result.errors:
+            print(f"devlint: {error}", file=sys.stderr)
+    return 2 if any(result.errors for result in results) else 0
 
 
 def finish(results: Sequence[FileResult], values: Any, *, diff: bool = False, to_stderr: bool = False) -> int:
     """Report the results as the configuration says, and return the exit code."""
-    for result in results:
-        for error in result.errors:
-            print(f"devlint: {error}", file=sys.stderr)
-    failed = any(result.errors for result in results)
+    failed = _failed(results)
     if diff:
         from devlint.output import show_diff
 
-        return 2 if failed else show_diff(results)
+        return max(failed, show_diff(results))
     format = values.get("output-format", "full")
     file = values.get("output-file", "")
     if results or file or format not in ("full", "concise", "grouped"):
@@ -133,6 +173,6 @@ def finish(results: Sequence[FileResult], values: Any, *, diff: bool = False, to
     elif not values.get("statistics"):
         print("All checks passed.", file=sys.stderr if to_stderr else sys.stdout)
     if failed:
-        return 2
+        return failed
     fixed = any(result.fixed for result in results)
     return int(any(result.findings for result in results) or (fixed and bool(values.get("exit-non-zero-on-fix"))))

@@ -215,6 +215,8 @@ class Configs:
             for name in ("extend-select", "ignore", "extend-exclude"):
                 if name in values and name in self.flags:
                     merged[name] = [*values[name], *self.flags[name]]
+        if "baseline" in values and "baseline" not in self.flags:
+            merged["baseline"] = os.path.join(root, values["baseline"])
         config = Config(merged, root, path)
         config.validate()
         return config

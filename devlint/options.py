@@ -75,6 +75,7 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
 
 _RULES, _FILES, _FIXES, _OUTPUT, _RUN = "Rules", "Files", "Fixes", "Output", "Run"
+_KNOWN = "Known findings"
 
 CHECK = (
     Option("select", "list", "rules to run instead of the default ones: codes, prefixes, names, or ALL",
@@ -97,6 +98,12 @@ CHECK = (
     Option("diff", "flag", "show what --fix would change, and change nothing", group=_FIXES),
     Option("show-fixes", "flag", "list the fixes that were applied", group=_FIXES, configurable=True),
     Option("exit-non-zero-on-fix", "flag", "exit with 1 where anything was fixed", group=_FIXES),
+    Option("baseline", "value", "leave out the findings that this file holds", group=_KNOWN, metavar="FILE",
+           configurable=True),
+    Option("write-baseline", "value", "write all findings to this file", group=_KNOWN, metavar="FILE"),
+    Option("diff-base", "value", "leave out findings on lines that are as they were in this git revision",
+           group=_KNOWN, metavar="REV"),
+    Option("add-noqa", "optional", "add a `# noqa` comment for each finding", group=_KNOWN, metavar="REASON"),
     Option("output-format", "value", "full, or one of " + ", ".join(FORMATS[1:]),
            group=_OUTPUT, metavar="FORMAT", choices=FORMATS, configurable=True),
     Option("output-file", "value", "write the report there", group=_OUTPUT, metavar="FILE"),

@@ -9,12 +9,16 @@ from typing import Any
 from devlint.cli import finish
 from devlint.config import Configs
 from devlint.files import is_excluded
+from devlint.options import UsageError
 from devlint.runner import check_data, difference
 from devlint.source import Source, SourceError
 
 
 def check_stdin(flags: Mapping[str, Any], configs: Configs) -> int:
     """`devlint check -`: the exit code."""
+    for name in ("add-noqa", "write-baseline", "diff-base"):
+        if name in flags:
+            raise UsageError(f"--{name} needs files; it does not work on standard input")
     data = sys.stdin.buffer.read()
     name = flags.get("stdin-filename", "")
     config = configs.for_file(name or "stdin.py")

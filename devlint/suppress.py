@@ -37,6 +37,7 @@ class Comment:
     column: int
     words: tuple[str, ...] | None
     own: bool
+    length: int = 0
     used: set[str] = field(default_factory=set)
 
     def silences(self, finding: Finding) -> bool:
@@ -96,7 +97,7 @@ class Suppressions:
         codes = match["codes"]
         words = None if codes is None else tuple(word for word in re.split(r"[,\s]", codes) if word)
         line, column = self.source.place(starts[first - 1] + match.start())
-        comment = Comment(line, column, words, own=False)
+        comment = Comment(line, column, words, own=False, length=len(match[0].rstrip(", \t\r\n\f")))
         for number in range(first, end):
             self.by_line.setdefault(number, []).append(comment)
 

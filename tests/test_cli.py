@@ -72,6 +72,7 @@ def test_diff_changes_nothing(cli: Cli, project: Project) -> None:
     )
     assert found.err == "devlint: would fix 1 finding(s) in 1 file(s)\n"
     assert (root / "a.py").read_text() == SAFE
+    assert cli("check", "--fix", "--diff") == found
     assert cli("check", "--diff", "b.py") == (0, "", "")
 
 
