@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from typing import Any
 
+    from devlint.cache import Cache
     from devlint.settings import Settings
 
 FILE_NAMES = ("devlint.toml", "pyproject.toml")
@@ -26,6 +27,7 @@ META_RULES = {
 """The codes about devlint itself; they are on unless they are ignored."""
 
 _TABLES = {"per-file-ignores"}
+_SELECTING = ("select", "extend-select", "ignore", "per-file-ignores")
 
 
 class Config:
@@ -42,6 +44,7 @@ class Config:
         self._enabled: frozenset[str] | None = None
         self._settings: dict[frozenset[str], Settings] = {}
         self._per_file: list[tuple[Any, frozenset[str]]] | None = None
+        self._cache: Cache | None = None
 
     def flag(self, name: str) -> bool:
         """Whether a flag is set."""
@@ -87,14 +90,14 @@ class Config:
             from devlint.settings import Settings
 
             style = str(self.values.get("fix-style", "torch"))
-            found = self._settings[off] = Settings(self.enabled - off, self._target(), style)
+            found = self._settings[off] = Settings(self.enabled - off, self.target, style)
         return found
 
     def _file_ignores(self) -> list[tuple[Any, frozenset[str]]]:
         if self._per_file is None:
             from pathspec import GitIgnoreSpec
 
-            table: dict[str, list[str]] = self.values["per-file-ignores"]
+            table: dict[str, list[str]] = self.values.get("per-file-ignores", {})
             self._per_file = []
             for pattern, words in table.items():
                 selection = _Selection(words, self.path)
@@ -102,7 +105,18 @@ class Config:
                 self._per_file.append((GitIgnoreSpec.from_lines([pattern]), codes))
         return self._per_file
 
-    def _target(self) -> tuple[int, int] | None:
+    @property
+    def cache(self) -> Cache | None:
+        """What earlier runs found under this configuration; None where that is not wanted."""
+        if self._cache is None and not self.flag("no-cache"):
+            from devlint.cache import Cache
+
+            self._cache = Cache(self)
+        return self._cache
+
+    @property
+    def target(self) -> tuple[int, int] | None:
+        """The oldest torch release that the code runs on; None for the newest. Raises UsageError."""
         text = self.values.get("target-torch")
         if not text:
             return None
@@ -117,12 +131,12 @@ class Config:
         return version
 
     def validate(self) -> None:
-        """Raise UsageError for codes, patterns and versions that do not exist."""
-        if any(self.values.get(name) for name in ("select", "extend-select", "ignore")):
+        """Raise UsageError for codes and versions that do not exist."""
+        _ = self.target
+        # To know the codes takes loading all rules; an earlier run that accepted the configuration spares that.
+        if any(self.values.get(name) for name in _SELECTING) and not (self.cache and self.cache.exists()):
             _ = self.enabled
-        if self.values.get("per-file-ignores"):
-            self._file_ignores()
-        self._target()
+            _ = self._file_ignores()
 
 
 class _Selection:

@@ -13,29 +13,31 @@ import selectors
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from typing import Generic, TypeVar
 
-from devlint.findings import FileResult
-
-_Result = FileResult | None
-
-
-def fork_map(work: Callable[[str], _Result], files: Sequence[str], jobs: int) -> list[_Result]:
-    """`[work(file) for file in files]`, by `jobs` processes; a file that ends its process gives an error."""
-    done = _run(work, [files[start::jobs] for start in range(jobs)])
-    for file in files:
-        if file not in done:
-            ends: list[str] = []
-            done.update(_run(work, [[file]], ends))
-            if file not in done:
-                text = f"{file}: checking it ended the process ({ends[0]}); exclude the file, and report it, please"
-                done[file] = FileResult(file, errors=(text,))
-    return [done[file] for file in files]
+_T = TypeVar("_T")
 
 
-def _run(
-    work: Callable[[str], _Result], shares: Sequence[Sequence[str]], ends: list[str] | None = None
-) -> dict[str, _Result]:
-    """The results of all shares, one process each; `ends` takes how each process ended."""
+class Died(Exception):
+    """The process that worked on an item ended before it was done; the message says how."""
+
+
+def fork_map(work: Callable[[str], _T], items: Sequence[str], jobs: int) -> list[_T | Died]:
+    """`[work(item) for item in items]`, by `jobs` processes; Died stands for an item that ends its process."""
+    done, _ = _run(work, [items[start::jobs] for start in range(jobs)])
+    results: list[_T | Died] = []
+    for item in items:
+        if item not in done:
+            again, [end] = _run(work, [[item]])
+            done.update(again)
+            results.append(again[item] if item in again else Died(end))
+        else:
+            results.append(done[item])
+    return results
+
+
+def _run(work: Callable[[str], _T], shares: Sequence[Sequence[str]]) -> tuple[dict[str, _T], list[str]]:
+    """The results of all shares, one process each, and how each process ended."""
     children = [_Child(work, share) for share in shares]
     try:
         with selectors.DefaultSelector() as selector:
@@ -43,26 +45,23 @@ def _run(
                 selector.register(child.pipe, selectors.EVENT_READ, child)
             while selector.get_map():
                 for key, _ in selector.select():
-                    child = key.data
-                    chunk = os.read(child.pipe, 1 << 20)
-                    child.received += chunk
+                    chunk = os.read(key.fd, 1 << 20)
+                    key.data.received += chunk
                     if not chunk:
-                        selector.unregister(child.pipe)
+                        selector.unregister(key.fd)
     except BaseException:
         for child in children:
             os.kill(child.pid, signal.SIGTERM)
         raise
     finally:
-        reports = [child.wait() for child in children]
-    if ends is not None:
-        ends += reports
-    return {file: result for child in children for file, result in child.results()}
+        ends = [child.wait() for child in children]
+    return {item: result for child in children for item, result in child.results()}, ends
 
 
-class _Child:
-    """A forked process that works through its share and writes (file, result) pairs to a pipe."""
+class _Child(Generic[_T]):
+    """A forked process that works through its share and writes (item, result) pairs to a pipe."""
 
-    def __init__(self, work: Callable[[str], _Result], share: Sequence[str]) -> None:
+    def __init__(self, work: Callable[[str], _T], share: Sequence[str]) -> None:
         self.received = bytearray()
         sys.stdout.flush()
         sys.stderr.flush()
@@ -73,8 +72,8 @@ class _Child:
                 os.close(self.pipe)
                 signal.signal(signal.SIGINT, signal.SIG_DFL)
                 with os.fdopen(writing, "wb") as stream:
-                    for file in share:
-                        pickle.dump((file, work(file)), stream)
+                    for item in share:
+                        pickle.dump((item, work(item)), stream)
                 os._exit(0)
             except BaseException:
                 os._exit(1)
@@ -86,7 +85,7 @@ class _Child:
         code = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
         return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
 
-    def results(self) -> Iterator[tuple[str, _Result]]:
+    def results(self) -> Iterator[tuple[str, _T]]:
         """The pairs that arrived whole."""
         stream = io.BytesIO(bytes(self.received))
         while True:

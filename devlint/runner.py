@@ -10,13 +10,18 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from devlint.cache import Cache
     from devlint.config import Config, Configs
     from devlint.findings import FileResult, Finding
     from devlint.settings import Settings
     from devlint.source import Source
 
+    Entry = tuple[str, list[str]]
+
 _WORTH_FORKING = 60
 """Files below which starting another process costs more than it saves."""
+_WORTH_LOOKING_UP = 8
+"""Files below which reading them costs less than opening the cache."""
 
 
 def run(files: Sequence[str], configs: Configs, jobs: int | None, *, diff: bool = False) -> list[FileResult]:
@@ -24,41 +29,109 @@ def run(files: Sequence[str], configs: Configs, jobs: int | None, *, diff: bool 
 
     Raises UsageError for a configuration that is wrong.
     """
-    for folder in sorted({os.path.dirname(os.path.abspath(file)) for file in files}):
-        configs.for_folder(folder)
+    results: dict[str, FileResult | None] = {}
+    pending: list[str] = []
+    for file in files:
+        config = configs.for_file(file)
+        known = config.cache.by_time(file) if len(files) >= _WORTH_LOOKING_UP and config.cache else None
+        hit, result = _recall(file, known, config, diff)
+        if hit:
+            results[file] = result
+        else:
+            pending.append(file)
 
-    def work(file: str) -> FileResult | None:
-        return check_file(file, configs.for_file(file), diff=diff)
+    news: list[tuple[Cache, Entry]] = []
+    for file, (result, entry) in zip(pending, _work(pending, configs, jobs, diff, len(files)), strict=True):
+        results[file] = result
+        if entry is not None and (cache := configs.for_file(file).cache) is not None:
+            news.append((cache, entry))
+    for cache in {id(cache): cache for cache, _ in news}.values():
+        cache.write((entry for at, entry in news if at is cache), files)
+    return [result for file in files if (result := results[file]) is not None]
+
+
+def _recall(path: str, known: str | None, config: Config, diff: bool) -> tuple[bool, FileResult | None]:
+    """Whether what the cache knows of a file can stand for checking it, and if so, the result."""
+    if known is None:
+        return False, None
+    from devlint.cache import NOTHING, load
+
+    if known == NOTHING:
+        return True, None
+    if diff or config.flag("fix"):
+        return False, None
+    try:
+        return True, load(path, known)
+    except (ValueError, OSError):
+        return False, None
+
+
+def _work(
+    files: Sequence[str], configs: Configs, jobs: int | None, diff: bool, total: int
+) -> list[tuple[FileResult | None, Entry | None]]:
+    """Each file's result, and what the cache is to know of it."""
+
+    def work(file: str) -> tuple[FileResult | None, Entry | None]:
+        return check_file(file, configs.for_file(file), diff=diff, small=total < _WORTH_LOOKING_UP)
 
     wanted = jobs if jobs is not None else _processors() if len(files) >= _WORTH_FORKING else 1
     wanted = min(wanted, len(files))
-    if wanted > 1 and hasattr(os, "fork"):
-        from devlint.parallel import fork_map
+    if wanted < 2 or not hasattr(os, "fork"):
+        return list(map(work, files))
+    from devlint.findings import FileResult
+    from devlint.parallel import Died, fork_map
 
-        return [result for result in fork_map(work, files, wanted) if result is not None]
-    return [result for result in map(work, files) if result is not None]
+    done: list[tuple[FileResult | None, Entry | None]] = []
+    for file, result in zip(files, fork_map(work, files, wanted), strict=True):
+        if isinstance(result, Died):
+            text = f"{file}: checking it ended the process ({result}); exclude the file, and report it, please"
+            done.append((FileResult(file, errors=(text,)), None))
+        else:
+            done.append(result)
+    return done
 
 
 def _processors() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def check_file(path: str, config: Config, *, diff: bool = False) -> FileResult | None:
-    """Check the file at `path`, and mend it where the configuration says so; None where there is nothing to say."""
+def check_file(
+    path: str, config: Config, *, diff: bool = False, small: bool = True
+) -> tuple[FileResult | None, Entry | None]:
+    """Check the file at `path`, and mend it where the configuration says so.
+
+    The result is None where there is nothing to say. With it comes what the cache is to know; in a `small` run, the
+    cache is not bothered with files that have no torch in them.
+    """
     try:
         with open(path, "rb") as file:
             data = file.read()
+            status = os.fstat(file.fileno())
     except OSError as error:
         from devlint.findings import FileResult
 
-        return FileResult(path, errors=(explain(path, error),))
-    if b"torch" not in data and b"\0" not in data:
+        return FileResult(path, errors=(explain(path, error),)), None
+    gated = b"torch" not in data and b"\0" not in data
+    if gated and (small or config.cache is None):
+        return None, None
+    known = None if gated or config.cache is None else config.cache.by_content(path, data)
+    hit, result = _recall(path, known, config, diff)
+    fixing = diff or config.flag("fix")
+    if not gated and not hit:
+        result = check_data(path, data, config.settings(path), fix=fixing, unsafe=config.flag("unsafe-fixes"))
+    entry = _entry(path, status, data, result) if config.cache is not None and not (fixing and result) else None
+    if result is not None and fixing and result.source is not None:
+        result = _write(result, data, diff)
+    return result, entry
+
+
+def _entry(path: str, status: os.stat_result, data: bytes, result: FileResult | None) -> Entry | None:
+    from devlint.cache import dump, entry
+
+    findings = result.findings if result else ()
+    if any(finding.code == "TDL900" for finding in findings):
         return None
-    wants_fix = diff or config.flag("fix")
-    result = check_data(path, data, config.settings(path), fix=wants_fix, unsafe=config.flag("unsafe-fixes"))
-    if result is None or not wants_fix or result.source is None:
-        return result
-    return _write(result, data, diff)
+    return entry(path, status, data, dump(findings))
 
 
 def check_data(

@@ -3,12 +3,12 @@
 import os
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import Cli, Outcome, Project
 
 from devlint import runner
-from devlint.config import Config
 from devlint.findings import FileResult
 
 GOOD = "import torch\ntorch.probe_safe()\n"
@@ -240,9 +240,9 @@ def test_a_file_that_changes_meanwhile_is_left_alone(
     root = project({"a.py": GOOD})
     genuine = runner.check_data
 
-    def edit(*arguments: object, **keywords: object) -> FileResult | None:
+    def edit(*arguments: Any, **keywords: Any) -> FileResult | None:
         (root / "a.py").write_text("# edited\n")
-        return genuine(*arguments, **keywords)  # type: ignore[arg-type]
+        return genuine(*arguments, **keywords)
 
     monkeypatch.setattr(runner, "check_data", edit)
     found = check(cli, "--fix")
@@ -257,10 +257,10 @@ def test_a_dying_process_costs_one_file_only(cli: Cli, project: Project, monkeyp
     genuine = runner.check_file
     parent = os.getpid()
 
-    def die(path: str, config: Config, *, diff: bool = False) -> FileResult | None:
+    def die(path: str, *arguments: Any, **options: Any) -> Any:
         if path == "m3.py" and os.getpid() != parent:
             os.kill(os.getpid(), signal.SIGKILL)
-        return genuine(path, config, diff=diff)
+        return genuine(path, *arguments, **options)
 
     monkeypatch.setattr(runner, "check_file", die)
     found = check(cli, "--jobs", "3")

@@ -1,0 +1,196 @@
+"""What earlier runs found, kept beside the configuration in `.devlint_cache/`, so that only changed files are checked.
+
+One file of plain lines for each configuration: a checksum, the file's path, its time, size and content hash, and its
+findings. Time and size are looked at first, the content where they differ. A line that is damaged is a miss. The file
+is replaced in one step, so that several devlints at once lose at most each other's news.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from zlib import crc32
+
+from devlint import __version__
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from typing import Any
+
+    from devlint.config import Config
+    from devlint.findings import FileResult, Finding
+
+FOLDER = ".devlint_cache"
+NOTHING = "-"
+_DECISIVE = ("select", "extend-select", "ignore", "per-file-ignores", "fix-style")
+_KEPT = 8
+"""How many configurations' files are kept."""
+_SETTLED = 2_000_000_000
+"""A file whose time is younger than this, in nanoseconds, may change once more without its time telling."""
+
+
+def digest(data: bytes) -> str:
+    """A hash of a file's content."""
+    try:
+        from _blake2 import blake2b  # type: ignore[import-not-found, unused-ignore]
+    except ImportError:
+        from hashlib import blake2b
+    text: str = blake2b(data, digest_size=16).hexdigest()
+    return text
+
+
+class Cache:
+    """The findings of earlier runs under one configuration."""
+
+    def __init__(self, config: Config) -> None:
+        self.folder = os.path.join(config.root, FOLDER)
+        chosen = [(name, config.values[name]) for name in _DECISIVE if name in config.values]
+        facts = (__version__, sys.hexversion, _package(), config.root, config.target, chosen)
+        self.path = os.path.join(self.folder, digest(repr(facts).encode("utf-8", "surrogateescape")) + ".txt")
+        self._lines: dict[str, list[str]] | None = None
+
+    def exists(self) -> bool:
+        """Whether an earlier run accepted this configuration."""
+        return os.path.exists(self.path)
+
+    def by_time(self, path: str) -> str | None:
+        """The findings of the file at `path`, if it is as old and as large as it was; None where it is not known."""
+        entry = self._entry(path)
+        if entry is None:
+            return None
+        try:
+            status = os.stat(path)
+        except OSError:
+            return None
+        return entry[4] if entry[1] == str(status.st_mtime_ns) and entry[2] == str(status.st_size) else None
+
+    def by_content(self, path: str, data: bytes) -> str | None:
+        """The findings of the file at `path`, if it held `data` before; None where it is not known."""
+        entry = self._entry(path)
+        return entry[4] if entry is not None and entry[3] == digest(data) else None
+
+    def _entry(self, path: str) -> list[str] | None:
+        if self._lines is None:
+            self._lines = dict(self._read())
+        entry = self._lines.get(os.path.abspath(path))
+        if entry is None:
+            return None
+        return entry if entry[0] == _checksum(os.path.abspath(path), entry) else None
+
+    def _read(self) -> Iterator[tuple[str, list[str]]]:
+        try:
+            with open(self.path, encoding="utf-8", errors="surrogateescape", newline="\n") as file:
+                lines = file.read().split("\n")
+        except OSError:
+            return
+        for line in lines:
+            fields = line.split("\t", 5)
+            if len(fields) == 6:
+                yield fields.pop(1), fields
+
+    def write(self, news: Iterable[tuple[str, list[str]]], checked: Sequence[str]) -> None:
+        """Add what was found anew; where the folder cannot be written, nothing is kept."""
+        added = dict(news)
+        old = dict(self._read())
+        present = {os.path.abspath(path) for path in checked}
+        kept = {path: entry for path, entry in old.items() if path in present or os.path.exists(path)}
+        lines = [f"{entry[0]}\t{path}\t" + "\t".join(entry[1:]) for path, entry in {**kept, **added}.items()]
+        try:
+            self._prepare()
+            temporary = f"{self.path}.{os.getpid()}"
+            with open(temporary, "w", encoding="utf-8", errors="surrogateescape", newline="\n") as file:
+                file.write("\n".join([*lines, ""]))
+            os.replace(temporary, self.path)
+            self._prune()
+        except OSError:
+            return
+
+    def _prepare(self) -> None:
+        os.makedirs(self.folder, exist_ok=True)
+        ignore = os.path.join(self.folder, ".gitignore")
+        if not os.path.exists(ignore):
+            with open(ignore, "w", encoding="utf-8") as file:
+                file.write("# Made by devlint.\n*\n")
+
+    def _prune(self) -> None:
+        entries = [entry for entry in os.scandir(self.folder) if entry.name != ".gitignore"]
+        for entry in sorted(entries, key=lambda entry: entry.stat().st_mtime_ns, reverse=True)[_KEPT:]:
+            os.unlink(entry.path)
+
+
+def entry(path: str, status: os.stat_result, data: bytes, findings: str) -> tuple[str, list[str]] | None:
+    """What `Cache.write` takes for a file: its path and fields. None for a path that a line cannot hold."""
+    absolute = os.path.abspath(path)
+    if "\t" in absolute or "\n" in absolute:
+        return None
+    settled = time.time_ns() - status.st_mtime_ns > _SETTLED
+    fields = ["", str(status.st_mtime_ns) if settled else "0", str(status.st_size), digest(data), findings]
+    fields[0] = _checksum(absolute, fields)
+    return absolute, fields
+
+
+def _checksum(path: str, entry: Sequence[str]) -> str:
+    return f"{crc32(chr(9).join([path, *entry[1:]]).encode('utf-8', 'surrogateescape')):08x}"
+
+
+def _package() -> list[tuple[str, int, int]]:
+    """The files of devlint itself that findings depend on: while it is worked on, its version says too little."""
+    found: list[tuple[str, int, int]] = []
+    pending = [os.path.dirname(os.path.abspath(__file__))]
+    while pending:
+        for item in os.scandir(pending.pop()):
+            if item.name.endswith(".py"):
+                status = item.stat()
+                found.append((item.path, status.st_mtime_ns, status.st_size))
+            elif item.is_dir() and item.name not in ("runtime", "rules", "report", "__pycache__"):
+                pending.append(item.path)
+    return sorted(found)
+
+
+def dump(findings: Sequence[Finding]) -> str:
+    """Findings as one line of text."""
+    if not findings:
+        return NOTHING
+    import json
+    from dataclasses import astuple
+
+    return json.dumps([astuple(finding) for finding in findings], ensure_ascii=True, separators=(",", ":"))
+
+
+def load(path: str, text: str) -> FileResult | None:
+    """The result that was dumped for the file at `path`; None where it holds nothing.
+
+    Raises ValueError for text that is no dump, and OSError where the file cannot be read.
+    """
+    if text == NOTHING:
+        return None
+    import json
+
+    from devlint.findings import FileResult
+    from devlint.source import Source, SourceError
+
+    try:
+        findings = tuple(_finding(row, path) for row in json.loads(text))
+    except (TypeError, IndexError) as error:
+        raise ValueError(str(error)) from None
+    with open(path, "rb") as file:
+        data = file.read()
+    try:
+        source: Source | None = Source(path, data)
+    except SourceError:
+        source = None
+    return FileResult(path, findings, source=source)
+
+
+def _finding(row: list[Any], path: str) -> Finding:
+    from devlint.findings import Edit, Evidence, Finding, Fix, Span
+
+    code, name, message, span, evidence, fix, help, _, cell = row
+    steps = tuple(Evidence(text, Span(*place)) for text, place in evidence)
+    mend = None
+    if fix is not None:
+        text, edits, applicability, needs, obsoletes = fix
+        mend = Fix(text, tuple(Edit(*edit) for edit in edits), applicability, tuple(needs), tuple(obsoletes))
+    return Finding(code, name, message, Span(*span), steps, mend, help, path, cell)
