@@ -16,7 +16,7 @@ from devlint import __version__
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Sequence
     from typing import Any
 
     from devlint.config import Config
@@ -49,59 +49,57 @@ class Cache:
         chosen = [(name, config.values[name]) for name in _DECISIVE if name in config.values]
         facts = (__version__, sys.hexversion, _package(), config.root, config.target, chosen)
         self.path = os.path.join(self.folder, digest(repr(facts).encode("utf-8", "surrogateescape")) + ".txt")
-        self._lines: dict[str, list[str]] | None = None
+        self._lines: dict[bytes, bytes] | None = None
 
     def exists(self) -> bool:
         """Whether an earlier run accepted this configuration."""
         return os.path.exists(self.path)
 
     def by_time(self, path: str) -> str | None:
-        """The findings of the file at `path`, if it is as old and as large as it was; None where it is not known."""
-        entry = self._entry(path)
-        if entry is None:
+        """The findings of the file at `path` (absolute), if it is as old and as large as it was; None if unknown."""
+        fields = self._fields(path)
+        if fields is None:
             return None
         try:
             status = os.stat(path)
         except OSError:
             return None
-        return entry[4] if entry[1] == str(status.st_mtime_ns) and entry[2] == str(status.st_size) else None
+        same = fields[2] == b"%d" % status.st_mtime_ns and fields[3] == b"%d" % status.st_size
+        return fields[5].decode("ascii", "replace") if same else None
 
     def by_content(self, path: str, data: bytes) -> str | None:
-        """The findings of the file at `path`, if it held `data` before; None where it is not known."""
-        entry = self._entry(path)
-        return entry[4] if entry is not None and entry[3] == digest(data) else None
+        """The findings of the file at `path` (absolute), if it held `data` before; None if unknown."""
+        fields = self._fields(path)
+        same = fields is not None and fields[4] == digest(data).encode()
+        return fields[5].decode("ascii", "replace") if fields is not None and same else None
 
-    def _entry(self, path: str) -> list[str] | None:
+    def _fields(self, path: str) -> list[bytes] | None:
+        """Checksum, path, time, size, hash and findings of a file's line, if it has one that is whole."""
         if self._lines is None:
-            self._lines = dict(self._read())
-        entry = self._lines.get(os.path.abspath(path))
-        if entry is None:
+            self._lines = self._read()
+        line = self._lines.get(os.fsencode(path))
+        if line is None or line[:8] != _checksum(line[9:]):
             return None
-        return entry if entry[0] == _checksum(os.path.abspath(path), entry) else None
+        fields = line.split(b"\t", 5)
+        return fields if len(fields) == 6 else None
 
-    def _read(self) -> Iterator[tuple[str, list[str]]]:
+    def _read(self) -> dict[bytes, bytes]:
         try:
-            with open(self.path, encoding="utf-8", errors="surrogateescape", newline="\n") as file:
-                lines = file.read().split("\n")
+            with open(self.path, "rb") as file:
+                return {line[9 : line.find(b"\t", 9)]: line for line in file.read().split(b"\n")}
         except OSError:
-            return
-        for line in lines:
-            fields = line.split("\t", 5)
-            if len(fields) == 6:
-                yield fields.pop(1), fields
+            return {}
 
-    def write(self, news: Iterable[tuple[str, list[str]]], checked: Sequence[str]) -> None:
-        """Add what was found anew; where the folder cannot be written, nothing is kept."""
-        added = dict(news)
-        old = dict(self._read())
-        present = {os.path.abspath(path) for path in checked}
-        kept = {path: entry for path, entry in old.items() if path in present or os.path.exists(path)}
-        lines = [f"{entry[0]}\t{path}\t" + "\t".join(entry[1:]) for path, entry in {**kept, **added}.items()]
+    def write(self, news: Iterable[bytes], checked: Iterable[str]) -> None:
+        """Add lines made by `entry`; where the folder cannot be written, nothing is kept."""
+        present = {os.fsencode(path) for path in checked}
+        lines = {path: line for path, line in self._read().items() if path in present or os.path.exists(path)}
+        lines.update((line[9 : line.find(b"\t", 9)], line) for line in news)
         try:
             self._prepare()
             temporary = f"{self.path}.{os.getpid()}"
-            with open(temporary, "w", encoding="utf-8", errors="surrogateescape", newline="\n") as file:
-                file.write("\n".join([*lines, ""]))
+            with open(temporary, "wb") as file:
+                file.write(b"\n".join([*lines.values(), b""]))
             os.replace(temporary, self.path)
             self._prune()
         except OSError:
@@ -120,19 +118,19 @@ class Cache:
             os.unlink(entry.path)
 
 
-def entry(path: str, status: os.stat_result, data: bytes, findings: str) -> tuple[str, list[str]] | None:
-    """What `Cache.write` takes for a file: its path and fields. None for a path that a line cannot hold."""
-    absolute = os.path.abspath(path)
-    if "\t" in absolute or "\n" in absolute:
+def entry(path: str, status: os.stat_result, data: bytes, findings: str) -> bytes | None:
+    """What `Cache.write` takes for the file at `path` (absolute). None for a path that a line cannot hold."""
+    name = os.fsencode(path)
+    if b"\t" in name or b"\n" in name:
         return None
     settled = time.time_ns() - status.st_mtime_ns > _SETTLED
-    fields = ["", str(status.st_mtime_ns) if settled else "0", str(status.st_size), digest(data), findings]
-    fields[0] = _checksum(absolute, fields)
-    return absolute, fields
+    fields = b"%d\t%d\t" % (status.st_mtime_ns if settled else 0, status.st_size)
+    rest = name + b"\t" + fields + f"{digest(data)}\t{findings}".encode()
+    return _checksum(rest) + b"\t" + rest
 
 
-def _checksum(path: str, entry: Sequence[str]) -> str:
-    return f"{crc32(chr(9).join([path, *entry[1:]]).encode('utf-8', 'surrogateescape')):08x}"
+def _checksum(rest: bytes) -> bytes:
+    return b"%08x" % crc32(rest)
 
 
 def _package() -> list[tuple[str, int, int]]:

@@ -115,7 +115,7 @@ def _check(argv: list[str]) -> int:
         print(f"devlint: {problem}", file=sys.stderr)
     if not found.files and not found.problems:
         print("devlint: no Python files to check" + (f" in {', '.join(paths)}" if paths else ""), file=sys.stderr)
-    results = run(found.files, configs, flags.get("jobs"), diff="diff" in flags)
+    results = run(found, configs, flags.get("jobs"), diff="diff" in flags)
     values = configs.for_folder(os.getcwd()).values
     return max(2 if found.failed else 0, _conclude(results, configs, flags, values))
 

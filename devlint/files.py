@@ -22,11 +22,13 @@ DEFAULT_EXCLUDE = frozenset(
 class Found:
     """The files to check, in order, and what could not be found or read.
 
-    `problems` are for the user's eyes; where one of them kept devlint from its job, `failed` is true.
+    `absolute` gives each file's absolute path. `problems` are for the user's eyes; where one of them kept devlint from
+    its job, `failed` is true.
     """
 
     def __init__(self) -> None:
         self.files: list[str] = []
+        self.absolute: dict[str, str] = {}
         self.problems: list[str] = []
         self.failed = False
 
@@ -62,17 +64,15 @@ def find(paths: Sequence[str], configs: Configs) -> Found:
             if path.endswith(".ipynb"):
                 found.fail(f"{path}: notebooks are not supported; convert it with `jupyter nbconvert --to script`")
             elif not (config.flag("force-exclude") and is_excluded(path, config, ignores)):
-                found.files.append(path)
-    files = sorted(dict.fromkeys(found.files))
+                found.absolute[path] = os.path.abspath(path)
     if links:
-        real = {os.path.realpath(file) for file in files}
+        real = {os.path.realpath(file) for file in found.absolute}
         for link in sorted(links):
             target = os.path.realpath(link)
             if target not in real:
                 real.add(target)
-                files.append(link)
-        files.sort()
-    found.files = files
+                found.absolute[link] = os.path.abspath(link)
+    found.files = sorted(found.absolute)
     return found
 
 
@@ -81,26 +81,27 @@ def _walk(top: str, configs: Configs, ignores: _Ignores, found: Found, links: li
     if configs.for_folder(absolute).flag("force-exclude") and is_excluded(top, configs.for_folder(absolute), ignores):
         return
     pending = [(top, absolute)]
+    before = len(found.problems)
     while pending:
         folder, absolute = pending.pop()
         config = configs.for_folder(absolute)
         excluded = _excluder(config, ignores, absolute)
         try:
-            entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+            entries = list(os.scandir(folder))
         except OSError as error:
             found.fail(explain(folder, error))
             continue
         for entry in entries:
             name = entry.name
-            path = name if folder == "." else os.path.join(folder, name)
+            path = name if folder == "." else entry.path
             try:
                 if entry.is_dir(follow_symlinks=False):
                     if not excluded(name, True):
-                        pending.append((path, os.path.join(absolute, name)))
+                        pending.append((path, absolute.rstrip(os.sep) + os.sep + name))
                 elif name.endswith(SUFFIXES) and not excluded(name, False):
                     if not entry.is_symlink():
                         if entry.is_file():
-                            found.files.append(path)
+                            found.absolute[path] = absolute.rstrip(os.sep) + os.sep + name
                     elif entry.is_file():
                         links.append(path)
                     elif not os.path.exists(path):
@@ -108,6 +109,7 @@ def _walk(top: str, configs: Configs, ignores: _Ignores, found: Found, links: li
                         found.problems.append(f"{path}: a link to {target!r}, which does not exist; left out")
             except OSError as error:
                 found.fail(explain(path, error))
+    found.problems[before:] = sorted(found.problems[before:])
 
 
 def is_excluded(path: str, config: Config, ignores: _Ignores | None = None) -> bool:

@@ -8,15 +8,15 @@ from devlint.files import explain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
-    from devlint.cache import Cache
     from devlint.config import Config, Configs
+    from devlint.files import Found
     from devlint.findings import FileResult, Finding
     from devlint.settings import Settings
     from devlint.source import Source
 
-    Entry = tuple[str, list[str]]
+    _Work = Callable[[str], tuple[FileResult | None, bytes | None]]
 
 _WORTH_FORKING = 60
 """Files below which starting another process costs more than it saves."""
@@ -24,30 +24,41 @@ _WORTH_LOOKING_UP = 8
 """Files below which reading them costs less than opening the cache."""
 
 
-def run(files: Sequence[str], configs: Configs, jobs: int | None, *, diff: bool = False) -> list[FileResult]:
-    """The results of the files that have anything to say, in the order of `files`, however many `jobs` there are.
+def run(found: Found, configs: Configs, jobs: int | None, *, diff: bool = False) -> list[FileResult]:
+    """The results of the files that have anything to say, in the order of the files, however many `jobs` there are.
 
     Raises UsageError for a configuration that is wrong.
     """
     results: dict[str, FileResult | None] = {}
     pending: list[str] = []
-    for file in files:
-        config = configs.for_file(file)
-        known = config.cache.by_time(file) if len(files) >= _WORTH_LOOKING_UP and config.cache else None
+    by_folder: dict[str, Config] = {}
+    holds: dict[str, Config] = {}
+    for file in found.files:
+        absolute = found.absolute[file]
+        folder = absolute.rpartition(os.sep)[0] or os.sep
+        config = by_folder.get(folder)
+        if config is None:
+            config = by_folder[folder] = configs.for_folder(folder)
+        known = config.cache.by_time(absolute) if len(found.files) >= _WORTH_LOOKING_UP and config.cache else None
         hit, result = _recall(file, known, config, diff)
         if hit:
             results[file] = result
         else:
             pending.append(file)
+            holds[file] = config
 
-    news: list[tuple[Cache, Entry]] = []
-    for file, (result, entry) in zip(pending, _work(pending, configs, jobs, diff, len(files)), strict=True):
+    def work(file: str) -> tuple[FileResult | None, bytes | None]:
+        return check_file(file, holds[file], diff=diff, small=len(found.files) < _WORTH_LOOKING_UP)
+
+    news: dict[int, list[bytes]] = {}
+    for file, (result, entry) in zip(pending, _work(work, pending, jobs), strict=True):
         results[file] = result
-        if entry is not None and (cache := configs.for_file(file).cache) is not None:
-            news.append((cache, entry))
-    for cache in {id(cache): cache for cache, _ in news}.values():
-        cache.write((entry for at, entry in news if at is cache), files)
-    return [result for file in files if (result := results[file]) is not None]
+        if entry is not None:
+            news.setdefault(id(holds[file]), []).append(entry)
+    for config in {id(config): config for config in holds.values()}.values():
+        if id(config) in news and config.cache is not None:
+            config.cache.write(news[id(config)], found.absolute.values())
+    return [result for file in found.files if (result := results[file]) is not None]
 
 
 def _recall(path: str, known: str | None, config: Config, diff: bool) -> tuple[bool, FileResult | None]:
@@ -66,14 +77,8 @@ def _recall(path: str, known: str | None, config: Config, diff: bool) -> tuple[b
         return False, None
 
 
-def _work(
-    files: Sequence[str], configs: Configs, jobs: int | None, diff: bool, total: int
-) -> list[tuple[FileResult | None, Entry | None]]:
+def _work(work: _Work, files: Sequence[str], jobs: int | None) -> list[tuple[FileResult | None, bytes | None]]:
     """Each file's result, and what the cache is to know of it."""
-
-    def work(file: str) -> tuple[FileResult | None, Entry | None]:
-        return check_file(file, configs.for_file(file), diff=diff, small=total < _WORTH_LOOKING_UP)
-
     wanted = jobs if jobs is not None else _processors() if len(files) >= _WORTH_FORKING else 1
     wanted = min(wanted, len(files))
     if wanted < 2 or not hasattr(os, "fork"):
@@ -81,7 +86,7 @@ def _work(
     from devlint.findings import FileResult
     from devlint.parallel import Died, fork_map
 
-    done: list[tuple[FileResult | None, Entry | None]] = []
+    done: list[tuple[FileResult | None, bytes | None]] = []
     for file, result in zip(files, fork_map(work, files, wanted), strict=True):
         if isinstance(result, Died):
             text = f"{file}: checking it ended the process ({result}); exclude the file, and report it, please"
@@ -97,7 +102,7 @@ def _processors() -> int:
 
 def check_file(
     path: str, config: Config, *, diff: bool = False, small: bool = True
-) -> tuple[FileResult | None, Entry | None]:
+) -> tuple[FileResult | None, bytes | None]:
     """Check the file at `path`, and mend it where the configuration says so.
 
     The result is None where there is nothing to say. With it comes what the cache is to know; in a `small` run, the
@@ -114,7 +119,7 @@ def check_file(
     gated = b"torch" not in data and b"\0" not in data
     if gated and (small or config.cache is None):
         return None, None
-    known = None if gated or config.cache is None else config.cache.by_content(path, data)
+    known = None if gated or config.cache is None else config.cache.by_content(os.path.abspath(path), data)
     hit, result = _recall(path, known, config, diff)
     fixing = diff or config.flag("fix")
     if not gated and not hit:
@@ -125,13 +130,13 @@ def check_file(
     return result, entry
 
 
-def _entry(path: str, status: os.stat_result, data: bytes, result: FileResult | None) -> Entry | None:
+def _entry(path: str, status: os.stat_result, data: bytes, result: FileResult | None) -> bytes | None:
     from devlint.cache import dump, entry
 
     findings = result.findings if result else ()
     if any(finding.code == "TDL900" for finding in findings):
         return None
-    return entry(path, status, data, dump(findings))
+    return entry(os.path.abspath(path), status, data, dump(findings))
 
 
 def check_data(
