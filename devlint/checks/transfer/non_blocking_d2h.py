@@ -80,8 +80,8 @@ class NonBlockingD2H(Check):
         block = self.parent(statement) if statement is not None else None
         if not isinstance(block, cst.IndentedBlock) or statement is None:
             return False
-        following = block.body[list(block.body).index(statement) + 1 :]
-        calls = (call for later in following for call in self.unit.below(later) if isinstance(call, cst.Call))
+        after = self.unit.below(block)[self.unit.end_of(statement) - self.unit.end_of(block) :]
+        calls = (call for call in after if isinstance(call, cst.Call))
         return any(self._is_blocking_copy(call) for call in calls)
 
     def _is_blocking_copy(self, call: cst.Call) -> bool:
