@@ -11,7 +11,7 @@ from devlint.options import CHECK, UsageError, nearest
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
     from typing import Any
 
     from devlint.cache import Cache
@@ -182,21 +182,26 @@ class Configs:
         self._found: dict[str, Config] = {}
         self.only = self._read(only) if only else None
 
-    def for_folder(self, folder: str) -> Config:
-        """The configuration for the files in `folder` (an absolute path). Raises UsageError."""
+    def for_folder(self, folder: str, names: Collection[str] | None = None) -> Config:
+        """The configuration for the files in `folder` (an absolute path). Raises UsageError.
+
+        `names`, where they are known, are those of everything in the folder; they spare asking the disk.
+        """
         if self.only is not None:
             return self.only
         found = self._found.get(folder)
         if found is None:
-            found = self._found[folder] = self._look(folder)
+            found = self._found[folder] = self._look(folder, names)
         return found
 
     def for_file(self, path: str) -> Config:
         """The configuration for the file at `path`."""
         return self.for_folder(os.path.dirname(os.path.abspath(path)))
 
-    def _look(self, folder: str) -> Config:
+    def _look(self, folder: str, names: Collection[str] | None) -> Config:
         for name in FILE_NAMES:
+            if names is not None and name not in names:
+                continue
             path = os.path.join(folder, name)
             if os.path.isfile(path):
                 config = self._read_if_ours(path)

@@ -7,7 +7,7 @@ import stat
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
     from typing import Any
 
     from devlint.config import Config, Configs
@@ -84,13 +84,13 @@ def _walk(top: str, configs: Configs, ignores: _Ignores, found: Found, links: li
     before = len(found.problems)
     while pending:
         folder, absolute = pending.pop()
-        config = configs.for_folder(absolute)
-        excluded = _excluder(config, ignores, absolute)
         try:
             entries = list(os.scandir(folder))
         except OSError as error:
             found.fail(explain(folder, error))
             continue
+        names = {entry.name for entry in entries}
+        excluded = _excluder(configs.for_folder(absolute, names), ignores, absolute, names)
         for entry in entries:
             name = entry.name
             path = name if folder == "." else entry.path
@@ -128,12 +128,14 @@ def is_excluded(path: str, config: Config, ignores: _Ignores | None = None) -> b
     return False
 
 
-def _excluder(config: Config, ignores: _Ignores, folder: str) -> Callable[[str, bool], bool]:
+def _excluder(
+    config: Config, ignores: _Ignores, folder: str, names: Collection[str] | None = None
+) -> Callable[[str, bool], bool]:
     """The question, for names in `folder` (absolute), whether they are left out."""
     patterns = config.values.get("exclude")
     own = [*(patterns or ()), *config.words("extend-exclude")]
-    names: frozenset[str] = DEFAULT_EXCLUDE if patterns is None else frozenset()
-    chain = [] if config.flag("no-respect-gitignore") else ignores.specs(folder)
+    usual: frozenset[str] = DEFAULT_EXCLUDE if patterns is None else frozenset()
+    chain = [] if config.flag("no-respect-gitignore") else ignores.specs(folder, names)
 
     def matches(root: str, spec: Any, name: str, is_folder: bool) -> bool | None:
         relative = os.path.relpath(os.path.join(folder, name), root).replace(os.sep, "/")
@@ -141,7 +143,7 @@ def _excluder(config: Config, ignores: _Ignores, folder: str) -> Callable[[str, 
         return include
 
     def excluded(name: str, is_folder: bool) -> bool:
-        if name in names or (names and is_folder and name.endswith((".egg", ".egg-info"))):
+        if name in usual or (usual and is_folder and name.endswith((".egg", ".egg-info"))):
             return True
         if own and matches(config.root, _spec(own), name, is_folder):
             return True
@@ -170,27 +172,31 @@ class _Ignores:
     def __init__(self) -> None:
         self._found: dict[str, list[tuple[str, Any]] | None] = {}
 
-    def specs(self, folder: str) -> list[tuple[str, Any]]:
-        """(folder, patterns) of each .gitignore that holds for names in `folder`, the outermost first."""
-        return self._within(folder) or []
+    def specs(self, folder: str, names: Collection[str] | None = None) -> list[tuple[str, Any]]:
+        """(folder, patterns) of each .gitignore that holds for names in `folder`, the outermost first.
 
-    def _within(self, folder: str) -> list[tuple[str, Any]] | None:
+        `names`, where they are known, are those of everything in the folder.
+        """
+        return self._within(folder, names) or []
+
+    def _within(self, folder: str, names: Collection[str] | None = None) -> list[tuple[str, Any]] | None:
         """As `specs`; None outside of any repository, where no .gitignore counts."""
         if folder not in self._found:
             above = os.path.dirname(folder)
-            if os.path.exists(os.path.join(folder, ".git")):
+            if ".git" in names if names is not None else os.path.exists(os.path.join(folder, ".git")):
                 inherited: list[tuple[str, Any]] | None = self._read(folder, os.path.join(".git", "info", "exclude"))
             else:
                 inherited = self._within(above) if above != folder else None
-            here = None if inherited is None else [*inherited, *self._read(folder, ".gitignore")]
-            self._found[folder] = here
+            if inherited is not None and (names is None or ".gitignore" in names):
+                inherited = [*inherited, *self._read(folder, ".gitignore")]
+            self._found[folder] = inherited
         return self._found[folder]
 
     @staticmethod
     def _read(folder: str, name: str) -> list[tuple[str, Any]]:
         try:
             with open(os.path.join(folder, name), encoding="utf-8", errors="replace") as file:
-                lines = [line for line in file.read().splitlines() if line.strip() and not line.startswith("#")]
+                lines = [line for line in file.read().split("\n") if line.strip() and not line.startswith("#")]
         except OSError:
             return []
         return [(folder, _spec(lines))] if lines else []
