@@ -113,11 +113,11 @@ def _check(argv: list[str]) -> int:
     found = find(paths or ["."], configs)
     for problem in found.problems:
         print(f"devlint: {problem}", file=sys.stderr)
-    if not found.files and not found.problems:
+    if not found.files and not found.problems and not flags.get("force-exclude"):
         print("devlint: no Python files to check" + (f" in {', '.join(paths)}" if paths else ""), file=sys.stderr)
     results = run(found, configs, flags.get("jobs"), diff="diff" in flags)
     values = configs.for_folder(os.getcwd()).values
-    return max(2 if found.failed else 0, _conclude(results, configs, flags, values))
+    return _conclude(results, configs, flags, values, failed=found.failed)
 
 
 def _exclude_each_other(flags: Mapping[str, Any], names: Sequence[str]) -> None:
@@ -126,8 +126,17 @@ def _exclude_each_other(flags: Mapping[str, Any], names: Sequence[str]) -> None:
         raise UsageError(f"{given[0]} and {given[1]} exclude each other")
 
 
-def _conclude(results: list[FileResult], configs: Configs, flags: Mapping[str, Any], values: Mapping[str, Any]) -> int:
-    """Report the findings, or file them where they need not be reported again; the exit code."""
+def _conclude(
+    results: list[FileResult], configs: Configs, flags: Mapping[str, Any], values: Mapping[str, Any], *, failed: bool
+) -> int:
+    """Report the findings, or file them where they need not be reported again; the exit code.
+
+    `failed` says that something could not be checked, of which the user knows already.
+    """
+    for result in results:
+        for error in result.errors:
+            print(f"devlint: {error}", file=sys.stderr)
+            failed = True
     if "diff-base" in flags:
         from devlint.changed import only_changed
 
@@ -137,7 +146,7 @@ def _conclude(results: list[FileResult], configs: Configs, flags: Mapping[str, A
 
         count = write_baseline(flags["write-baseline"], results)
         print(f"devlint: wrote {count} finding(s) to {flags['write-baseline']}", file=sys.stderr)
-        return _failed(results)
+        return 2 if failed else 0
     if values.get("baseline"):
         from devlint.baseline import without_baseline
 
@@ -145,34 +154,27 @@ def _conclude(results: list[FileResult], configs: Configs, flags: Mapping[str, A
     if "add-noqa" in flags:
         from devlint.noqa import silence
 
-        return max(_failed(results), silence(results, configs, flags["add-noqa"]))
-    return finish(results, values, diff="diff" in flags)
+        return max(2 if failed else 0, silence(results, configs, flags["add-noqa"]))
+    return finish(results, values, failed=failed, diff="diff" in flags)
 
 
-def _failed(results: Sequence[FileResult]) -> int:
-    """Tell what could not be done: 2 where that is anything, else 0."""
-    for result in results:
-        for error in result.errors:
-            print(f"devlint: {error}", file=sys.stderr)
-    return 2 if any(result.errors for result in results) else 0
-
-
-def finish(results: Sequence[FileResult], values: Any, *, diff: bool = False, to_stderr: bool = False) -> int:
-    """Report the results as the configuration says, and return the exit code."""
-    failed = _failed(results)
+def finish(
+    results: Sequence[FileResult], values: Any, *, failed: bool, diff: bool = False, to_stderr: bool = False
+) -> int:
+    """Report the results as the configuration says, and return the exit code, which is 2 if anything `failed`."""
     if diff:
         from devlint.output import show_diff
 
-        return max(failed, show_diff(results))
+        return max(2 if failed else 0, show_diff(results))
     format = values.get("output-format", "full")
     file = values.get("output-file", "")
     if results or file or format not in ("full", "concise", "grouped"):
         from devlint.output import write_report
 
         write_report(results, values, to_stderr)
-    elif not values.get("statistics"):
+    elif not failed:
         print("All checks passed.", file=sys.stderr if to_stderr else sys.stdout)
     if failed:
-        return failed
+        return 2
     fixed = any(result.fixed for result in results)
     return int(any(result.findings for result in results) or (fixed and bool(values.get("exit-non-zero-on-fix"))))

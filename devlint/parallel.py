@@ -12,6 +12,7 @@ import pickle
 import selectors
 import signal
 import sys
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Generic, TypeVar
 
@@ -66,7 +67,10 @@ class _Child(Generic[_T]):
         sys.stdout.flush()
         sys.stderr.flush()
         self.pipe, writing = os.pipe()
-        self.pid = os.fork()
+        with warnings.catch_warnings():
+            # From 3.12 on, Python warns of threads, which the child never meets: it calls `work` and ends.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            self.pid = os.fork()
         if self.pid == 0:
             try:
                 os.close(self.pipe)

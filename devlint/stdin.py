@@ -43,4 +43,8 @@ def check_stdin(flags: Mapping[str, Any], configs: Configs) -> int:
         from dataclasses import replace
 
         result = replace(result, diff=difference(path, Source(path, data).text, result.source.text))
-    return finish([result] if result else [], config.values, diff=diff, to_stderr=fix and not diff)
+    for problem in result.errors if result else ():
+        print(f"devlint: {problem}", file=sys.stderr)
+    failed = result is not None and bool(result.errors)
+    results = [result] if result else []
+    return finish(results, config.values, failed=failed, diff=diff, to_stderr=fix and not diff)
