@@ -28,7 +28,7 @@ def write_baseline(path: str, results: Sequence[FileResult]) -> int:
     ]
     text = json.dumps({"devlint-baseline": _FORMAT, "findings": entries}, indent=1, ensure_ascii=False) + "\n"
     try:
-        with open(path, "w", encoding="utf-8") as file:
+        with open(path, "w", encoding="utf-8", errors="backslashreplace") as file:
             file.write(text)
     except OSError as error:
         raise UsageError(f"{path}: cannot write the baseline: {error.strerror}") from None

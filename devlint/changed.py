@@ -11,7 +11,7 @@ from dataclasses import replace
 from devlint.findings import FileResult, Finding
 from devlint.options import UsageError
 
-_HUNK = re.compile(r"@@ -\S+ \+(\d+)(?:,(\d+))? @@")
+_HUNK = re.compile(r"^@@ -\S+ \+(\d+)(?:,(\d+))? @@", re.M)
 
 
 def only_changed(results: Sequence[FileResult], revision: str) -> list[FileResult]:
@@ -38,45 +38,49 @@ class _Changes:
 
     def __init__(self, revision: str) -> None:
         self.revision = revision
-        self._repositories: dict[str, tuple[dict[str, set[int]], set[str]]] = {}
+        self._tops: dict[str, str] = {}
+        self._repositories: dict[str, tuple[str, frozenset[str], frozenset[str]]] = {}
 
     def lines(self, path: str) -> set[int] | None:
         """The changed lines of the file at `path`; None where all of it is new."""
         folder, name = os.path.split(os.path.realpath(path))
-        top = _git(folder, "rev-parse", "--show-toplevel").rstrip("\n")
+        if folder not in self._tops:
+            self._tops[folder] = _git(folder, "rev-parse", "--show-toplevel").rstrip("\n")
+        top = self._tops[folder]
         if top not in self._repositories:
-            # The diff goes from where the branch left the revision, so that others' later work does not count.
-            base = _git(top, "merge-base", self.revision, "HEAD").strip()
-            untracked = _git(top, "ls-files", "--others", "-z").split("\0")
-            self._repositories[top] = _hunks(_git(top, "diff", *_DIFF, base, "--")), set(untracked)
-        changed, untracked_files = self._repositories[top]
+            self._repositories[top] = self._look(top)
+        base, changed, untracked = self._repositories[top]
         relative = os.path.relpath(os.path.join(folder, name), top).replace(os.sep, "/")
-        return None if relative in untracked_files else changed.get(relative, set())
+        if relative in untracked:
+            return None
+        if relative not in changed:
+            return set()
+        # One file at a time: a diff of several names them in its headers, and there git quotes what it finds odd.
+        return _added(_git(top, "diff", *_DIFF, "--unified=0", base, "--", f":(literal){relative}"))
+
+    def _look(self, top: str) -> tuple[str, frozenset[str], frozenset[str]]:
+        """The commit to compare with, the files changed since, and those that git does not know."""
+        # The diff goes from where the branch left the revision, so that others' later work does not count.
+        base = _git(top, "merge-base", self.revision, "HEAD").strip()
+        changed = _git(top, "diff", *_DIFF, "--name-only", "-z", base, "--").split("\0")
+        untracked = _git(top, "ls-files", "--others", "-z").split("\0")
+        return base, frozenset(changed), frozenset(untracked)
 
 
-_DIFF = ("--no-color", "--no-ext-diff", "--no-renames", "--unified=0", "--src-prefix=a/", "--dst-prefix=b/")
+_DIFF = ("--no-color", "--no-ext-diff", "--no-renames")
 
 
-def _hunks(diff: str) -> dict[str, set[int]]:
-    """By file, the lines that a diff without context adds or changes."""
-    found: dict[str, set[int]] = {}
-    current: set[int] = set()
-    header = False
-    for line in diff.split("\n"):
-        if line.startswith("diff --git "):
-            header = True
-        elif header and line.startswith("+++ "):
-            name = line[4:].removesuffix("\t")
-            current = found.setdefault(name.removeprefix("b/"), set())
-        elif match := _HUNK.match(line):
-            header = False
-            first, count = int(match[1]), int(match[2] or "1")
-            current.update(range(first, first + count))
-    return found
+def _added(diff: str) -> set[int]:
+    """The lines that the diff of one file, made without context, adds or changes."""
+    lines: set[int] = set()
+    for match in _HUNK.finditer(diff):
+        first, count = int(match[1]), int(match[2] or "1")
+        lines.update(range(first, first + count))
+    return lines
 
 
 def _git(folder: str, *arguments: str) -> str:
-    command = ["git", "-c", "core.quotePath=false", *arguments]
+    command = ["git", *arguments]
     try:
         run = subprocess.run(command, cwd=folder, capture_output=True, text=True, errors="surrogateescape")
     except OSError as error:

@@ -207,7 +207,7 @@ def explain(path: str, error: OSError) -> str:
     if isinstance(error, FileNotFoundError):
         if os.path.islink(path):
             return f"{path}: a link to {os.readlink(path)!r}, which does not exist"
-        return f"{path}: no such file or folder"
+        return f"{path or repr(path)}: no such file or folder"
     if isinstance(error, PermissionError):
         return f"{path}: permission denied; make it readable, or exclude it"
     return f"{path}: cannot be read: {error.strerror or error}"

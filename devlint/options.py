@@ -54,7 +54,10 @@ class Option:
     def read(self, text: str) -> Any:
         """The value that `text` stands for. Raises UsageError."""
         if self.kind == "list":
-            return [part for part in text.replace(",", " ").split() if part]
+            words = text.replace(",", " ").split()
+            if not words:
+                raise UsageError(f"--{self.name} needs a value: {self.usage()}")
+            return words
         if self.kind == "count":
             if not text.isdigit() or int(text) < 1:
                 raise UsageError(f"--{self.name} takes a positive number, not {text!r}")

@@ -25,7 +25,7 @@ def wants_colour(stream: TextIO) -> bool:
 
 def write_report(results: Sequence[FileResult], values: Mapping[str, Any], to_stderr: bool = False) -> None:
     """Write the report to `output-file`, or to standard output. Raises UsageError where the file cannot be written."""
-    file = values.get("output-file", "")
+    file = "" if values.get("output-file") == "-" else values.get("output-file", "")
     stream = sys.stderr if to_stderr else sys.stdout
     look = Look(colour=not file and wants_colour(stream), unsafe_fixes=bool(values.get("unsafe-fixes")))
     format = values.get("output-format", "full")
@@ -34,7 +34,7 @@ def write_report(results: Sequence[FileResult], values: Mapping[str, Any], to_st
         text = shown_fixes(results, look) + text if format in ("full", "concise", "grouped") else text
     if file:
         try:
-            with open(file, "w", encoding="utf-8", newline="") as target:
+            with open(file, "w", encoding="utf-8", errors="backslashreplace", newline="") as target:
                 target.write(text)
         except OSError as error:
             raise UsageError(f"{file}: cannot write the report: {error.strerror}") from None

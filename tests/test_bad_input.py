@@ -10,6 +10,7 @@ from conftest import Cli, Outcome, Project
 
 from devlint import runner
 from devlint.findings import FileResult
+from devlint.options import FORMATS
 
 GOOD = "import torch\ntorch.probe_safe()\n"
 OTHER = "z.py:2:1: TDL191 [*] `probe_safe` is a probe"
@@ -110,6 +111,19 @@ def test_links_are_checked_once(cli: Cli, project: Project) -> None:
     (root / "b.py").symlink_to("elsewhere/y.txt")
     (root / "loop").symlink_to(".")
     assert [line.split(":")[0] for line in check(cli).out.splitlines()[:-2]] == ["b.py", "z.py"]
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_a_name_that_is_no_text(cli: Cli, project: Project, format: str) -> None:
+    root = project({})
+    name = os.fsdecode(b"\xff \x22.py")
+    (root / name).write_text(GOOD)
+    found = cli("check", "--output-format", format, "--output-file", "report", "--jobs=1")
+    assert (found.code, found.out, found.err) == (1, "", "")
+    assert b"TDL191" in (root / "report").read_bytes()
+    assert cli("check", "--output-format", format).code == 1
+    assert cli("check", "--write-baseline", "known").code == 0
+    assert cli("check", "--baseline", "known").code == 0
 
 
 def test_pipes_and_sockets_in_a_folder_are_left_alone(cli: Cli, project: Project) -> None:

@@ -133,6 +133,7 @@ def test_report_to_a_file(cli: Cli, project: Project) -> None:
     root = project({"a.py": SAFE})
     assert cli("check", "--output-format=json", "--output-file", "report.json") == (1, "", "")
     assert [row["code"] for row in json.loads((root / "report.json").read_text())] == ["TDL191"]
+    assert cli("check", "--output-format=jsonl", "--output-file", "-").out.startswith('{"cell"')
     found = cli("check", "--output-file", "missing/report.json")
     assert (found.code, found.err) == (
         2,
@@ -159,6 +160,8 @@ def test_statistics(cli: Cli, project: Project) -> None:
         (["check", "-x"], "devlint check has no option -x; see devlint check --help"),
         (["check", "--select"], "--select needs a value: --select CODES"),
         (["check", "--select", "--fix"], "--select needs a value: --select CODES"),
+        (["check", "--select="], "--select needs a value: --select CODES"),
+        (["check", ""], "'': no such file or folder"),
         (["check", "--fix=yes"], "--fix takes no value"),
         (["check", "--jobs", "none"], "--jobs takes a positive number, not 'none'"),
         (["check", "--jobs=0"], "--jobs takes a positive number, not '0'"),
@@ -259,3 +262,15 @@ def test_checking_a_file_without_torch_imports_next_to_nothing(project: Project)
         "tomllib",
         "typing",
     }
+
+
+def test_rehearse_is_handed_its_arguments(cli: Cli, project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    project({})
+    found = cli("rehearse", "nix.py", "--epochs", "1")
+    assert (found.code, found.err) == (2, "devlint rehearse: no such script: nix.py\n")
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    found = cli("rehearse", "nix.py")
+    assert (found.code, found.err) == (
+        2,
+        "devlint: rehearse runs the script and needs torch: pip install 'devlint[runtime]'\n",
+    )

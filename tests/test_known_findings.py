@@ -118,7 +118,7 @@ def git(*arguments: str) -> None:
 
 
 def test_diff_base(cli: Cli, project: Project) -> None:
-    root = project({"a.py": CODE, "sub dir/ä.py": CODE, "c.py": CODE})
+    root = project({"a.py": CODE, "sub dir/ä.py": CODE, "c.py": CODE, 'q"\t.py': CODE})
     git("init", "-b", "main")
     git("add", ".")
     git("commit", "-m", "one")
@@ -126,7 +126,15 @@ def test_diff_base(cli: Cli, project: Project) -> None:
     (root / "a.py").write_text(CODE.replace("probe_unsafe(1)", "probe_unsafe(\n    2\n)") + "torch.probe_safe(3)\n")
     (root / "sub dir/ä.py").write_text("import torch\n\n\ntorch.probe_safe(1)\ntorch.probe_unsafe(10)\n")
     (root / "new.py").write_text(CODE)
-    expected = ["a.py:4:TDL192", "a.py:7:TDL191", "new.py:3:TDL191", "new.py:4:TDL192", "ä.py:5:TDL192"]
+    (root / 'q"\t.py').write_text("x = 1\n" + CODE + "\ntorch.probe_safe(2)\n")
+    expected = [
+        "a.py:4:TDL192",
+        "a.py:7:TDL191",
+        "new.py:3:TDL191",
+        "new.py:4:TDL192",
+        'q"\t.py:7:TDL191',
+        "ä.py:5:TDL192",
+    ]
     assert places(cli, "--diff-base", "HEAD") == expected
     git("add", ".")
     git("commit", "-m", "two")

@@ -27,7 +27,7 @@ def render(results: Sequence[FileResult], look: Look) -> str:
                     "check_name": finding.code,
                     "description": f"{finding.code} {finding.name}: {finding.message}",
                     "severity": "major",
-                    "fingerprint": hashlib.sha256(text.encode()).hexdigest(),
+                    "fingerprint": hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest(),
                     "location": {
                         "path": path,
                         "positions": {

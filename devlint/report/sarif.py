@@ -85,4 +85,4 @@ def _region(span: Span) -> dict[str, int]:
 
 
 def _uri(path: str) -> str:
-    return quote(relative(path))
+    return quote(relative(path), errors="surrogateescape")
