@@ -1,0 +1,99 @@
+"""What the interpreter knows of a value: its kind, where it lives, and how it came there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from devlint.lazycst import cst
+from devlint.units import Unit
+
+Kind = Literal[
+    "unknown", "tensor", "module", "loss", "device", "loader", "batch", "container", "host", "optimizer", "class"
+]
+Source = Literal["", "factory", "element", "parameter", "attribute", "numpy", "moved", "registered", "result"]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a tensor or module is.
+
+    `cpu`: certainly the CPU. `cpu0`: there, and 0-dimensional, so that it mixes with every device. `accelerator`: the
+    device that the expression `symbol` names, which may be an accelerator. `input`: where the caller put parameter
+    `symbol`. `home`: where the module is. `literal` tells a device that the code itself spells, such as "cuda".
+    """
+
+    kind: Literal["cpu", "cpu0", "accelerator", "input", "home", "meta"]
+    symbol: str = ""
+    literal: bool = False
+
+
+CPU = Place("cpu", "cpu")
+CPU0 = Place("cpu0", "cpu")
+HOME = Place("home", "the module's device")
+META = Place("meta", "meta")
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of a value's history: a node, the unit that it stands in, and what happened there."""
+
+    node: cst.CSTNode
+    unit: Unit
+    text: str
+
+
+@dataclass(frozen=True, eq=False)
+class Value:
+    """An abstract value.
+
+    `source` says how the value came to be; `creator` is the call that made it, for a fix; `inputs` are the parameters
+    that its shape was taken from. `ident` is shared by aliases of one object. `items` are a container's values, by
+    position or key. `guarded` marks a place that a capability test such as `if use_cuda:` decided.
+    """
+
+    kind: Kind = "unknown"
+    place: Place | None = None
+    source: Source = ""
+    steps: tuple[Step, ...] = ()
+    creator: Step | None = None
+    ident: object = field(default_factory=object)
+    items: Mapping[object, Value] | None = None
+    inputs: frozenset[str] = frozenset()
+    guarded: bool = False
+    name: str = ""
+    class_name: str = ""
+
+    @property
+    def is_tensor(self) -> bool:
+        """Whether this is a tensor whose place is known."""
+        return self.kind == "tensor" and self.place is not None
+
+    def at(self, place: Place | None, step: Step | None = None, source: Source = "moved") -> Value:
+        """The same value, moved to `place`."""
+        steps = (*self.steps, step) if step is not None else self.steps
+        return replace(self, place=place, steps=steps, source=source, ident=object())
+
+
+UNKNOWN = Value()
+HOST = Value("host")
+
+
+def join(one: Value, other: Value) -> Value:
+    """What is known of a value that is one or the other."""
+    if one is other or one.ident is other.ident:
+        return one
+    if one.kind == other.kind and one.place == other.place:
+        if one.kind == "container" and one.items != other.items:
+            return Value("container")
+        return one if len(one.steps) >= len(other.steps) else other
+    return UNKNOWN
+
+
+def mixes(one: Place | None, other: Place | None) -> bool:
+    """Whether operands at two places may meet: False only where one is surely on the CPU and the other may not be."""
+    if one is None or other is None:
+        return True
+    kinds = {one.kind, other.kind}
+    return "cpu" not in kinds or not kinds & {"accelerator", "input", "home"}
