@@ -16,7 +16,7 @@ import tokenize
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
-from devlint.findings import Finding, Span
+from devlint.findings import Edit, Finding, Fix, Span
 from devlint.source import Source
 
 UNUSED = ("TDL901", "unused-suppression")
@@ -78,7 +78,7 @@ class Suppressions:
         for line, column, text in self.lines.comments:
             for match in _OWN.finditer(text):
                 words = None if match["words"] is None else tuple(re.split(r"[,\s]+", match["words"].strip()))
-                comment = Comment(line, column + match.start(), words, own=True)
+                comment = Comment(line, column + match.start(), words, own=True, length=len(match[0].rstrip()))
                 if match["file"]:
                     self.file_comments.append(comment)
                 else:
@@ -119,32 +119,66 @@ class Suppressions:
         A code whose rule is not among the `enabled` ones is left alone: nobody looked whether it is needed.
         """
         comments = {comment: None for comments in self.by_line.values() for comment in comments}
-        found = [self._unused(c, enabled) for c in [*comments, *self.file_comments] if not self.whole_file]
-        flat = [finding for findings in found for finding in findings]
-        return self.keep(sorted(set(flat), key=lambda finding: finding.sort_key), noqa=noqa)
+        found: list[Finding] = []
+        for comment in [*comments, *self.file_comments] if not self.whole_file else ():
+            dead = dict(self._dead(comment, enabled))
+            edit = self._without(comment, dead) if dead else None
+            fix = Fix("Take it out", (edit,)) if edit else None
+            found += [self._report(comment, message, fix) for message in dead.values()]
+        return self.keep(sorted(set(found), key=lambda finding: finding.sort_key), noqa=noqa)
 
-    def _unused(self, comment: Comment, enabled: Collection[str]) -> Iterator[Finding]:
+    def _dead(self, comment: Comment, enabled: Collection[str]) -> Iterator[tuple[str, str]]:
+        """Each word of a comment that silences nothing, and what to say of it; the empty word is all of it."""
         from devlint.checks import rules
 
         names = {rule.name: code for code, rule in rules().items()}
-        if comment.words is None:
-            if comment.own and not comment.used:
-                yield self._report(comment, "this comment silences nothing; take it out")
-            return
-        for word in comment.words:
+        if comment.words is None and comment.own and not comment.used:
+            yield "", "this comment silences nothing; take it out"
+        for word in comment.words or ():
             if word in comment.used or (not comment.own and not _OUR_CODE.match(word)):
                 continue
             code = names.get(word.lower(), word.upper() if comment.own else word)
             covered = [known for known in enabled if known == code or (not comment.own and known.startswith(code))]
             if covered:
-                yield self._report(comment, f"nothing of {word} is silenced here; take it out")
+                yield word, f"nothing of {word} is silenced here; take it out"
             elif code not in rules() and code not in enabled and not any(k.startswith(code) for k in rules()):
-                yield self._report(comment, f"no rule is called {word!r}, so nothing is silenced")
+                yield word, f"no rule is called {word!r}, so nothing is silenced"
 
-    def _report(self, comment: Comment, message: str) -> Finding:
+    def _report(self, comment: Comment, message: str, fix: Fix | None) -> Finding:
         length = len(self.source.line(comment.line)) - comment.column
         span = Span(comment.line, comment.column, comment.line, comment.column + max(length, 1))
-        return Finding(*UNUSED, message, span, path=self.source.path)
+        return Finding(*UNUSED, message, span, fix=fix, path=self.source.path)
+
+    def _without(self, comment: Comment, dead: Collection[str]) -> Edit | None:
+        """The edit that takes words out of a comment, or all of it; None where it stands in a string."""
+        tokens = [token for token in self.lines.comments if token[0] == comment.line and token[1] <= comment.column]
+        if not tokens:
+            return None
+        _, column, token = tokens[-1]
+        start = self.source.offset(comment.line, comment.column)
+        end = start + comment.length
+        left = [word for word in comment.words or () if word not in dead]
+        if left:
+            text = self.source.text[start:end]
+            if comment.own:
+                return Edit(start, end, text[: text.index("[") + 1] + ", ".join(left) + "]")
+            return Edit(start, end, text[: text.index(":") + 1] + " " + ",".join(left))
+        rest = token[comment.column - column + comment.length :]
+        if comment.own:
+            # Its reason goes with it, up to the next comment on the line.
+            reason = rest.partition("#")[0]
+            end, rest = end + len(reason), rest[len(reason) :]
+        line = self.source.line(comment.line)
+        before = line[: comment.column]
+        if rest.strip() and not rest.lstrip().startswith("#"):
+            return Edit(start, end, "#") if column == comment.column else None
+        if not rest.strip() and not before.strip():
+            first = self.source.offset(comment.line, 0)
+            starts = self.source.line_starts
+            return Edit(first, starts[comment.line] if comment.line < len(starts) else len(self.source.text), "")
+        if rest.strip():
+            return Edit(start, end + len(rest) - len(rest.lstrip()), "")
+        return Edit(start - len(before) + len(before.rstrip()), end + len(rest), "")
 
 
 def apply(

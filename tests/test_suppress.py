@@ -156,6 +156,35 @@ def test_what_silences_nothing_is_reported(cli: Cli, project: Project) -> None:
     assert (7, "TDL901", nothing.format("TDL194")) in report(cli, "--extend-select", "TDL194")
 
 
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("x = 1  # noqa: TDL191", "x = 1"),
+        ("x = 1\t# noqa:TDL191  ", "x = 1"),
+        ("x = 1  # noqa: E501,TDL191", "x = 1  # noqa: E501"),
+        ("x = 1  # NOQA:TDL191, E501 TDL192 because", "x = 1  # NOQA: E501 because"),
+        ("x = 1  # noqa: TDL191 because", "x = 1  # because"),
+        ("x = 1  # noqa: TDL191  # because", "x = 1  # because"),
+        ("x = 1  # type: ignore # noqa: TDL191", "x = 1  # type: ignore"),
+        ("x = 1  # type: ignore # noqa: TDL191 because", "x = 1  # type: ignore # noqa: TDL191 because"),
+        ("x = 1  # devlint: ignore[probe-safe] because", "x = 1"),
+        ("x = 1  # devlint: ignore[probe-safe] because  # noqa: E501", "x = 1  # noqa: E501"),
+        ("x = 1  # devlint: ignore", "x = 1"),
+        ("torch.probe_opt_in()  # devlint: ignore[probe-safe, TDL192]", "torch.probe_opt_in()"),
+        (
+            "torch.probe_safe()  # devlint: ignore[nonsense, probe-safe]",
+            "torch.probe_safe()  # devlint: ignore[probe-safe]",
+        ),
+        ("x = '# noqa: TDL191'", "x = '# noqa: TDL191'"),
+        ("if 1:\n    # noqa: TDL191\n    pass", "if 1:\n    pass"),
+    ],
+)
+def test_what_silences_nothing_is_taken_out(cli: Cli, project: Project, line: str, expected: str) -> None:
+    root = project({"a.py": f"import torch\r\n{line}\r\ny = 2"})
+    cli("check", "--fix")
+    assert (root / "a.py").read_bytes().decode() == f"import torch\r\n{expected}\r\ny = 2"
+
+
 def test_suppressed_findings_are_not_fixed(cli: Cli, project: Project) -> None:
     text = "import torch\ntorch.probe_safe()  # noqa: TDL191\n"
     root = project({"a.py": text})
