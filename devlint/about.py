@@ -1,4 +1,4 @@
-"""What devlint knows: `devlint rule` and `devlint config`."""
+"""What devlint knows and keeps: `devlint rule`, `devlint config` and `devlint clean`."""
 
 from __future__ import annotations
 
@@ -98,3 +98,25 @@ def _toml(value: object) -> str:
     import json
 
     return json.dumps(value, ensure_ascii=False)
+
+
+def clean(argv: Sequence[str]) -> int:
+    """`devlint clean [PATH]`: remove the cache that belongs to PATH's configuration; the exit code."""
+    import shutil
+
+    from devlint.cache import FOLDER
+    from devlint.config import Configs
+
+    _, paths = parse(argv, (), "devlint clean")
+    if len(paths) > 1:
+        raise UsageError("devlint clean takes one path")
+    folder = os.path.join(Configs({}).for_folder(os.path.abspath(paths[0] if paths else os.getcwd())).root, FOLDER)
+    if not os.path.isdir(folder):
+        print(f"devlint: there is no cache in {os.path.dirname(folder)}", file=sys.stderr)
+        return 0
+    try:
+        shutil.rmtree(folder)
+    except OSError as error:
+        raise UsageError(f"{folder}: cannot be removed: {error.strerror}") from None
+    print(f"devlint: removed {folder}", file=sys.stderr)
+    return 0

@@ -20,6 +20,7 @@ _COMMANDS = {
     "check": "find faults, and mend them: devlint check [OPTIONS] [PATH ...|-]",
     "rule": "print a rule's page, or a line on each: devlint rule CODE|NAME|--all",
     "config": "print the configuration that holds here: devlint config [PATH]",
+    "clean": "remove what earlier runs have kept: devlint clean [PATH]",
     "rehearse": "run a training script on the CPU under CUDA's rules: devlint rehearse SCRIPT [ARGS]",
 }
 
@@ -58,6 +59,10 @@ def _dispatch(argv: list[str]) -> int:
         from devlint.about import config
 
         return config(rest)
+    if command == "clean":
+        from devlint.about import clean
+
+        return clean(rest)
     if command == "rehearse":
         return _rehearse(rest)
     hint = nearest(command, _COMMANDS)

@@ -156,6 +156,14 @@ def test_the_cache_is_kept_out_of_git_and_of_no_cache_runs(cli: Cli, aged: Path)
     assert (aged / FOLDER / ".gitignore").read_text().endswith("\n*\n")
 
 
+def test_clean_removes_it(cli: Cli, aged: Path) -> None:
+    cli("check")
+    assert cli("clean") == (0, "", f"devlint: removed {aged / FOLDER}\n")
+    assert not (aged / FOLDER).exists()
+    assert cli("clean", ".") == (0, "", f"devlint: there is no cache in {aged}\n")
+    assert cli("clean", "a", "b").code == 2
+
+
 def test_several_runs_at_once(project: Project) -> None:
     root = project(dict.fromkeys(NAMES, "import torch\nif torch.cuda.is_available: pass\n"))
     command = [sys.executable, "-m", "devlint", "check", "--output-format=concise"]

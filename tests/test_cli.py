@@ -188,7 +188,7 @@ def test_usage_errors_are_one_line_and_exit_code_2(cli: Cli, project: Project, a
 def test_help_and_version(cli: Cli) -> None:
     assert cli("--version") == (0, f"devlint {__version__}\n", "")
     assert cli().code == 2
-    for command in ("check", "rule", "config", "rehearse"):
+    for command in ("check", "rule", "config", "clean", "rehearse"):
         assert f"  {command} " in cli("--help").out
     text = cli("check", "--help").out
     assert [option.name for option in CHECK if f"  {option.usage()}" not in text] == []
