@@ -121,8 +121,10 @@ class Suppressions:
         comments = {comment: None for comments in self.by_line.values() for comment in comments}
         found: list[Finding] = []
         for comment in [*comments, *self.file_comments] if not self.whole_file else ():
-            dead = dict(self._dead(comment, enabled))
-            edit = self._without(comment, dead) if dead else None
+            token = self._token(comment)
+            # What flake8 takes for a comment may stand in a string; there it silences, but nobody put it there to.
+            dead = dict(self._dead(comment, enabled)) if token else {}
+            edit = self._without(comment, dead, *token) if dead and token else None
             fix = Fix("Take it out", (edit,)) if edit else None
             found += [self._report(comment, message, fix) for message in dead.values()]
         return self.keep(sorted(set(found), key=lambda finding: finding.sort_key), noqa=noqa)
@@ -149,12 +151,13 @@ class Suppressions:
         span = Span(comment.line, comment.column, comment.line, comment.column + max(length, 1))
         return Finding(*UNUSED, message, span, fix=fix, path=self.source.path)
 
-    def _without(self, comment: Comment, dead: Collection[str]) -> Edit | None:
-        """The edit that takes words out of a comment, or all of it; None where it stands in a string."""
+    def _token(self, comment: Comment) -> tuple[int, str] | None:
+        """The column and text of what Python takes for a comment, of which a suppression comment is a part."""
         tokens = [token for token in self.lines.comments if token[0] == comment.line and token[1] <= comment.column]
-        if not tokens:
-            return None
-        _, column, token = tokens[-1]
+        return tokens[-1][1:] if tokens else None
+
+    def _without(self, comment: Comment, dead: Collection[str], column: int, token: str) -> Edit | None:
+        """The edit that takes words out of a comment, or all of it; None where what is left would not read well."""
         start = self.source.offset(comment.line, comment.column)
         end = start + comment.length
         left = [word for word in comment.words or () if word not in dead]
