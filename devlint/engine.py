@@ -59,7 +59,7 @@ def check_source(source: Source, settings: Settings, tree: ast.Module | None = N
     file = File(source, Names(tree), units, settings)
     findings: list[Finding] = []
     active = [check for check in checks() if any(rule.code in settings.enabled for rule in check.rules)]
-    wanted = [(unit, [check for check in active if check.wants(unit)]) for unit in units]
+    wanted = [(unit, [check for check in active if check.wants(unit, file.names)]) for unit in units]
     instances: dict[type[Check], Check] = {}
     for unit, kinds in wanted:
         if not kinds:

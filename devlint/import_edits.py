@@ -82,7 +82,6 @@ def _without_import(text: str, path: str, name: str) -> str:
         return text
     source = Source.from_text(text, path)
     edits: list[Edit] = []
-    spans: list[tuple[int, int]] = []
     for statement, only in _import_statements(ast.parse(text).body):
         for index, alias in enumerate(statement.names):
             if (alias.asname or alias.name) != name:
@@ -91,18 +90,29 @@ def _without_import(text: str, path: str, name: str) -> str:
             if edit is None:
                 return text
             edits.append(edit)
-            spans.append((_start(source, statement), _end(source, statement)))
-    for use in re.finditer(rf"\b{re.escape(name)}\b", text):
-        if not any(start <= use.start() < end for start, end in spans):
-            preceding = text[: use.start()].rstrip(" \t")
-            if not preceding.endswith(".") and not _in_comment(source, use.start()):
-                return text
-    return source.apply(edits)
+    return text if not edits or _is_used(ast.parse(text), name) else source.apply(edits)
 
 
-def _in_comment(source: Source, offset: int) -> bool:
-    line, column = source.place(offset)
-    return source.line(line)[:column].lstrip().startswith("#")
+def _is_used(tree: ast.Module, name: str) -> bool:
+    """Whether anything but an import mentions `name`: code, a quoted annotation, or `__all__`."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and node.id == name:
+            return True
+        if isinstance(node, (ast.arg, ast.AnnAssign)) and _quotes(node.annotation, name):
+            return True
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and _quotes(node.returns, name):
+            return True
+        if isinstance(node, (ast.Assign, ast.AugAssign)) and "__all__" in ast.dump(node) and _quotes(node.value, name):
+            return True
+    return False
+
+
+def _quotes(node: ast.expr | None, name: str) -> bool:
+    """Whether a string below `node` holds `name` as a word."""
+    return node is not None and any(
+        isinstance(inner, ast.Constant) and isinstance(inner.value, str) and re.search(rf"\b{name}\b", inner.value)
+        for inner in ast.walk(node)
+    )
 
 
 def _import_statements(body: list[ast.stmt]) -> Iterator[tuple[ast.Import | ast.ImportFrom, bool]]:

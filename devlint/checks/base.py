@@ -77,8 +77,8 @@ class Check:
         self.findings: list[Finding] = []
 
     @classmethod
-    def wants(cls, unit: Unit) -> bool:
-        """Whether the unit can hold anything to report."""
+    def wants(cls, unit: Unit, names: Names) -> bool:
+        """Whether the unit can hold anything to report; `names` are the file's imports."""
         words = unit.words
         return all(not words.isdisjoint(alternatives) for alternatives in cls.triggers) and all(
             re.search(pattern, unit.text) for pattern in cls.patterns

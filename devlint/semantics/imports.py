@@ -137,6 +137,13 @@ class Names:
             names = self._scopes[scope] = frozenset(_bound_below(scope, unit))
         return names
 
+    def words_for(self, qualified: Iterable[str]) -> frozenset[str]:
+        """The words of which one stands wherever this file refers to one of these qualified names."""
+        wanted = set(qualified)
+        words = {name.rpartition(".")[2] for name in wanted}
+        words.update(local for local, targets in self.aliases.items() if not wanted.isdisjoint(map(canonical, targets)))
+        return frozenset(words)
+
     def spell(self, qualified: str) -> tuple[str, tuple[str, ...]]:
         """How to write `qualified` in this file, and the modules that must be imported for it.
 

@@ -41,6 +41,19 @@ LOSS_CLASSES = frozenset(
     "PoissonNLLLoss GaussianNLLLoss MarginRankingLoss HingeEmbeddingLoss CosineEmbeddingLoss TripletMarginLoss "
     "MultiMarginLoss MultiLabelMarginLoss SoftMarginLoss MultiLabelSoftMarginLoss".split()
 )
+PARAMETRIC = frozenset(
+    f"torch.nn.{name}"
+    for name in "Linear Bilinear Conv1d Conv2d Conv3d ConvTranspose1d ConvTranspose2d ConvTranspose3d BatchNorm1d "
+    "BatchNorm2d BatchNorm3d SyncBatchNorm GroupNorm LayerNorm InstanceNorm1d InstanceNorm2d InstanceNorm3d Embedding "
+    "EmbeddingBag RNN LSTM GRU RNNCell LSTMCell GRUCell Transformer TransformerEncoder TransformerDecoder "
+    "TransformerEncoderLayer TransformerDecoderLayer MultiheadAttention PReLU LazyLinear LazyConv1d LazyConv2d".split()
+)
+"""Modules that surely hold parameters or buffers."""
+CONTAINERS = frozenset(("torch.nn.Sequential", "torch.nn.ModuleList", "torch.nn.ModuleDict"))
+SEVERAL = frozenset(
+    f"torch.{name}" for name in "meshgrid split chunk unbind sort topk broadcast_tensors tensor_split nonzero".split()
+)
+"""Functions that return several tensors, all where their arguments are."""
 COMBINE_METHODS = frozenset(
     "add add_ sub sub_ mul mul_ div div_ matmul mm bmm mv dot addmm baddbmm where gather scatter scatter_ scatter_add "
     "scatter_add_ index_select index_add index_add_ index_copy_ masked_fill masked_fill_ masked_select take_along_dim "

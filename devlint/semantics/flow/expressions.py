@@ -11,7 +11,7 @@ from devlint.lazycst import cst
 from devlint.semantics.calls import ACCELERATORS, string_value
 from devlint.semantics.flow import api
 from devlint.semantics.flow.meets import Meet, MeetKind, Move, Operand
-from devlint.semantics.flow.values import CPU, CPU0, HOST, META, UNKNOWN, Place, Step, Value, join, mixes
+from devlint.semantics.flow.values import CPU, CPU0, HOST, META, UNKNOWN, Kind, Place, Step, Value, join, mixes
 from devlint.semantics.tree import dotted
 from devlint.units import Unit
 
@@ -369,16 +369,24 @@ class Expressions:
             if weight is None and operands and not operands[0].keyword and first.kind == "tensor":
                 weight = operands[0]
             value = weight.value if weight is not None else UNKNOWN
-            return Value("loss", value.place, value.source, value.steps, value.creator, name=name)
+            place = CPU if value.place == CPU0 and not _is_number(value) else value.place
+            return Value("loss", place, value.source, value.steps, value.creator, name=name)
         if name == "torch.nn.Parameter":
             return Value("tensor", first.place, "registered", first.steps, first.creator)
         if name.startswith("torch.nn.") and name.count(".") == 2 and name[9:10].isupper():
-            step = Step(node, self.unit, "")
-            return Value("module", CPU, "factory", (step,), name=name)
+            return self._module(node, name, operands)
         if name.startswith("torch.optim."):
             return Value("optimizer", steps=first.steps)
-        if name in ("torch.utils.data.DataLoader",):
-            return Value("loader", CPU, "factory", (Step(node, self.unit, ""),), creator=Step(node, self.unit, ""))
+        if name == "torch.utils.data.TensorDataset":
+            moved = any(operand.value.place not in (CPU, CPU0) for operand in operands)
+            return Value("host", name="on device" if moved else "")
+        if name == "torch.utils.data.DataLoader":
+            step = Step(node, self.unit, "")
+            return Value("loader", CPU, "factory", (step,), step) if self.world.loads_on_cpu(self, node) else UNKNOWN
+        if name in api.SEVERAL and operands:
+            given = [operand for operand in operands if operand.value.kind == "tensor"]
+            one = self._combine("operation", node, *given) if given else UNKNOWN
+            return Value("container", items={"*": one}) if one.kind == "tensor" else UNKNOWN
         if name in api.COMBINE:
             flat: list[Operand] = []
             for operand in operands:
@@ -394,6 +402,19 @@ class Expressions:
         if len(tensors) > 1 and name.startswith(api.FUNCTIONAL):
             return self._combine("operation", node, *(o for o in operands if o.value.kind == "tensor"))
         return UNKNOWN
+
+    def _module(self, node: cst.Call, name: str, operands: list[Operand]) -> Value:
+        """A module of torch.nn: on the CPU where it holds parameters and nothing says otherwise."""
+        device = argument(node, "device")
+        place = self.device_place(device.value) if device is not None else CPU
+        if name in api.CONTAINERS:
+            inner = [operand.value for operand in operands if operand.value.kind == "module"]
+            holds = any(value.place == CPU for value in inner)
+        else:
+            holds = name in api.PARAMETRIC
+        if not holds or self.world.default_device(node, self.unit):
+            place = None
+        return Value("module", place, "factory", (Step(node, self.unit, ""),), name=name)
 
     def _named_device(self, operands: list[Operand]) -> Value:
         if operands and dotted(operands[0].node):
@@ -419,7 +440,10 @@ class Expressions:
         if name in ("torch.tensor", "torch.as_tensor") and data.kind not in ("host", "container"):
             if data.kind == "tensor":
                 return replace(data, ident=object(), name="")
-            return Value("tensor", None)
+            if name == "torch.as_tensor" or self.world.default_device(node, self.unit):
+                return Value("tensor", None)
+            # A list, or a number: it may have no dimension.
+            return Value("tensor", CPU0, "factory", (step,), step, inputs=inputs)
         if name == "torch.tensor" and data.kind == "container" and _common(data).kind == "tensor":
             return Value("tensor", None)
         if self.world.default_device(node, self.unit):
@@ -557,7 +581,9 @@ class Expressions:
         if base.kind == "unknown":
             if place is None or method == "type_as":
                 return UNKNOWN
-            result = Value("tensor", place, "moved", (step,))
+            held = dotted(node.func.value) if isinstance(node.func, cst.Attribute) else ""
+            kind: Kind = "module" if api.MODULE_NAME.search(held) else "tensor"
+            result = Value(kind, place, "moved", (step,))
         elif base.kind == "device":
             return base
         else:
@@ -596,6 +622,12 @@ def _constant(node: cst.CSTNode) -> object:
     if isinstance(node, cst.Integer):
         return int(node.value, 0)
     return string_value(node)
+
+
+def _is_number(value: Value) -> bool:
+    """Whether a 0-dimensional tensor was made of a literal number, rather than of something that may be a list."""
+    call = value.creator.node if value.creator is not None else None
+    return isinstance(call, cst.Call) and bool(call.args) and isinstance(call.args[0].value, (cst.Integer, cst.Float))
 
 
 def _common(value: Value) -> Value:

@@ -12,7 +12,9 @@ from devlint.units import Unit
 Kind = Literal[
     "unknown", "tensor", "module", "loss", "device", "loader", "batch", "container", "host", "optimizer", "class"
 ]
-Source = Literal["", "factory", "element", "parameter", "attribute", "numpy", "moved", "registered", "result"]
+Source = Literal[
+    "", "factory", "element", "parameter", "attribute", "numpy", "moved", "registered", "result", "constant"
+]
 
 
 @dataclass(frozen=True)

@@ -112,6 +112,8 @@ class World:
         ):
             return UNKNOWN
         value = self.module_env().get(node.value, UNKNOWN)
+        if value.kind == "tensor" and value.place == CPU and value.source in ("factory", "numpy"):
+            return replace(value, source="constant", creator=None)
         return value if value.kind in ("device", "loss", "module", "loader", "optimizer", "host") else UNKNOWN
 
     def default_device(self, node: cst.CSTNode, unit: Unit) -> bool:
@@ -174,9 +176,29 @@ class World:
                         attribute = dotted(node.func)[5:]
                         if owner is not None and self.attribute(unit, owner, attribute).kind == "module":
                             tensor.add(name)
+        if in_module and function.name.value == "forward" and params:
+            first = next((param for param in params if param.name.value != "self"), None)
+            if first is not None and first.annotation is None and first.default is None:
+                tensor.add(first.name.value)
+        if tensor - host:
+            tensor |= self._indexing_parameters(unit, function, names)
         return {
             name: Value("tensor", Place("input", name), "parameter", inputs=frozenset((name,)), name=name)
             for name in tensor - host
+        }
+
+    def _indexing_parameters(self, unit: Unit, function: cst.FunctionDef, names: set[str]) -> set[str]:
+        """Parameters that index what a factory just made, as in `torch.eye(n)[labels]`."""
+        return {
+            part.slice.value.value
+            for node in unit.below(function)
+            if isinstance(node, cst.Subscript)
+            and isinstance(node.value, cst.Call)
+            and self.names.qualified(node.value.func, unit) in api.FACTORIES
+            for part in node.slice
+            if isinstance(part.slice, cst.Index)
+            and isinstance(part.slice.value, cst.Name)
+            and part.slice.value.value in names
         }
 
     # -- loaders ---------------------------------------------------------------------------------------------------
@@ -185,10 +207,24 @@ class World:
         """Whether a loop over something unknown surely draws batches: it moves what it draws to a device."""
         if self.framework:
             return False
+        source = unit.module.code_for_node(loop.iter)
+        if not re.search(r"load|batch|\bdl\b|_dl\b|it\b|iter|data|train|val|test|bar\b|tqdm|prog", source, re.I):
+            return False
+        if self._moves_what_it_draws(unit, loop):
+            return True
+        # A validation loop beside a training loop draws from a loader of the same kind.
+        scope = unit.enclosing(loop, cst.FunctionDef) or unit.module
+        return bool(re.search(r"load|\bdl\b|_dl\b", source, re.I)) and any(
+            isinstance(other, cst.For)
+            and other is not loop
+            and re.search(r"load|\bdl\b|_dl\b", unit.module.code_for_node(other.iter), re.I)
+            and self._moves_what_it_draws(unit, other)
+            for other in unit.below(scope)
+        )
+
+    def _moves_what_it_draws(self, unit: Unit, loop: cst.For) -> bool:
         targets = {node.value for node in unit.below(loop.target) if isinstance(node, cst.Name)}
         source = unit.module.code_for_node(loop.iter)
-        if not re.search(r"load|batch|\bdl\b|_dl\b|iter|data|train|val|test", source, re.I):
-            return False
         if re.search(r"parameters|param_groups|state|buffers|modules|\.items\(\)|keys|gpu|cuda|device", source):
             return False
         unpacked = {
@@ -204,6 +240,23 @@ class World:
                 if node.func.attr.value in ("to", "cuda") and _root(node.func.value) in targets | unpacked:
                     return True
         return False
+
+    def loads_on_cpu(self, run: Expressions, node: cst.Call) -> bool:
+        """Whether a DataLoader's batches are surely on the CPU: nothing that it is built on moves them."""
+        for arg in node.args:
+            value = run.value(arg.value)
+            if value.kind == "host" and value.name == "on device":
+                return False
+            keyword = arg.keyword.value if arg.keyword else ""
+            name = dotted(arg.value.func) if isinstance(arg.value, cst.Call) else dotted(arg.value)
+            if keyword not in ("", "dataset", "collate_fn", "batch_sampler", "sampler") or not name:
+                continue
+            found = self.function(name) if keyword == "collate_fn" else self.classes().get(name)
+            if found is not None and re.search(r"\.to\(|\.cuda\(|device", found[0].text):
+                return False
+            if keyword == "collate_fn" and found is None and name != "None":
+                return False
+        return self.file.words.isdisjoint(("DeviceDataLoader", "prefetcher", "Prefetcher", "data_prefetcher"))
 
     # -- classes ---------------------------------------------------------------------------------------------------
 
@@ -362,6 +415,9 @@ class World:
         if callee.kind == "loss":
             held = [Operand(node.func, replace(callee, kind="tensor"))] if callee.place is not None else []
             return run._combine("loss", node, *held, *tensors)
+        for operand in operands:
+            items = operand.value.items if operand.value.kind == "container" else None
+            tensors += [Operand(operand.node, v) for v in (items or {}).values() if v.kind == "tensor"]
         placed = [operand for operand in tensors if operand.value.place is not None]
         if callee.place is not None and placed:
             module = Operand(node.func, replace(callee, kind="tensor"))

@@ -1,0 +1,25 @@
+"""Code that chooses by itself what to call: version checks, and attempts that fall back."""
+
+from __future__ import annotations
+
+import re
+
+from devlint.lazycst import cst
+from devlint.units import Unit
+
+_FALLBACK = re.compile(r"ImportError|ModuleNotFoundError|AttributeError|Exception|TypeError|NameError")
+_VERSION = re.compile(r"version|hasattr|parse\(|signature|TORCH_\w*(?:GE|LT|HAS|VER|\d)|_ge_|_lt_|is_torch_", re.I)
+
+
+def is_compatibility_code(unit: Unit, node: cst.CSTNode) -> bool:
+    """Whether `node` stands in a block that picks an API by version, or tries one and falls back to another."""
+    child, above = node, unit.parents.get(node)
+    while above is not None:
+        if isinstance(above, cst.Try):
+            if any(handler.type is None or _FALLBACK.search(unit.code(handler.type)) for handler in above.handlers):
+                return True
+        elif isinstance(above, (cst.If, cst.IfExp)) and child is not above.test:
+            if _VERSION.search(unit.code(above.test)):
+                return True
+        child, above = above, unit.parents.get(above)
+    return False
