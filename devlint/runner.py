@@ -126,7 +126,7 @@ def check_file(
         result = check_data(path, data, config.settings(path), fix=fixing, unsafe=config.flag("unsafe-fixes"))
     entry = _entry(path, status, data, result) if config.cache is not None and not (fixing and result) else None
     if result is not None and fixing and result.source is not None:
-        result = _write(result, data, diff)
+        result = _write(result, data, diff, config.settings(path))
     return result, entry
 
 
@@ -197,8 +197,11 @@ def _fixed(path: str, source: Source, settings: Settings, unsafe: bool) -> FileR
     return FileResult(path, result.remaining, result.errors, result.applied, after)
 
 
-def _write(result: FileResult, data: bytes, diff: bool) -> FileResult:
-    """Write the fixed source over the file that held `data`, or only tell the difference."""
+def _write(result: FileResult, data: bytes, diff: bool, settings: Settings) -> FileResult:
+    """Write the fixed source over the file that held `data`, or only tell the difference.
+
+    Where that fails, the findings are those of the file as it is.
+    """
     from dataclasses import replace
 
     from devlint.fixes import FileChanged, write_atomically
@@ -213,9 +216,10 @@ def _write(result: FileResult, data: bytes, diff: bool) -> FileResult:
             return replace(result, diff=difference(result.path, Source(result.path, data).text, result.source.text))
         write_atomically(result.path, fixed, data)
     except (OSError, SourceError, FileChanged) as error:
-        reason = explain(result.path, error) if isinstance(error, OSError) else str(error)
-        reason = reason if reason.startswith(result.path) else f"{result.path}: {reason}"
-        return replace(result, errors=(*result.errors, f"{reason}; its fixes were not written"), fixed=())
+        reason = f"cannot be written: {error.strerror or error}" if isinstance(error, OSError) else str(error)
+        reason = reason.removeprefix(f"{result.path}: ")
+        unfixed = check_data(result.path, data, settings) or replace(result, findings=(), fixed=())
+        return replace(unfixed, errors=(*result.errors, f"{result.path}: {reason}; its fixes were not written"))
     return result
 
 

@@ -241,8 +241,8 @@ def test_a_fix_that_cannot_be_written(cli: Cli, project: Project, monkeypatch: p
     monkeypatch.setattr(os, "replace", refuse)
     found = check(cli, "--fix")
     assert found.code == 2
-    assert found.err.startswith("devlint: a.py: permission denied;")
-    assert found.err.endswith("its fixes were not written\n")
+    assert found.err == "devlint: a.py: cannot be written: Permission denied; its fixes were not written\n"
+    assert found.out.startswith("a.py:2:1: TDL191")
     assert (root / "a.py").read_text() == GOOD
     assert "probed" in (root / "z.py").read_text()
     assert sorted(os.listdir(root)) == ["a.py", "z.py"]

@@ -66,8 +66,13 @@ def test_a_wrong_configuration_skips_the_file(project: Project) -> None:
 
 
 def test_codemod_and_command_line_agree(cli: Cli, project: Project) -> None:
-    """On every case of every page."""
-    root = project({f"{page.code}_{n}.py": fence.code for page in pages() for n, fence in enumerate(page.fences())})
+    """On every case of every page, and on every fixture."""
+    files: dict[str, str | bytes] = {}
+    for page in pages():
+        files |= {f"{page.code}_{number}.py": fence.code for number, fence in enumerate(page.fences())}
+    for path in sorted((Path(__file__).parent / "fixtures").glob("*/in.py")):
+        files[f"{path.parent.name}.py"] = path.read_bytes()
+    root = project(files)
     for unsafe in (False, True):
         made = {path.name: transform(path, unsafe_fixes=unsafe)[0] for path in root.glob("*.py")}
         cli("check", "--fix", *(["--unsafe-fixes"] if unsafe else []))

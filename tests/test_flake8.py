@@ -146,6 +146,8 @@ def test_flake8_and_the_command_line_agree(cli: Cli, project: Project) -> None:
                 comment = ("noqa", f"noqa: {code}", f"devlint: ignore[{rules()[code].name}] why")[line % 3]
                 lines[line - 1] += f"  # {comment}"
             files[f"{page.code}_{number}_noqa.py"] = "\n".join(lines)
+    for path in sorted((Path(__file__).parent / "fixtures").glob("*/in.py")):
+        files[f"fixtures/{path.parent.name}.py"] = path.read_bytes()
     files["bom.py"] = "\ufeffimport torch\nif torch.cuda.is_available: pass\n"
     files["latin.py"] = "# coding: latin-1\nimport torch\nx = 'é'; y = 1 if torch.cuda.is_available else 2\n".encode(
         "latin-1"
