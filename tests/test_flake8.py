@@ -91,7 +91,7 @@ def test_comments(project: Project) -> None:
         "torch.probe_safe()  # devlint: ignore[probe-safe] why\n"
         "torch.probed()  # noqa: TDL191\n"
     )
-    # What `# noqa` silences is flake8's business; it also has an option that turns it off.
+    # What noqa comments silence is the business of flake8, which has an option that turns them off.
     assert [(line, text.split()[0]) for line, _, text in run(text)] == [(2, "TDL191"), (4, "TDL901")]
 
 
