@@ -94,6 +94,10 @@ class Unit:
         start = self._starts[node]
         return self.nodes[start : self._ends.get(node, start + 1)]
 
+    def index_of(self, node: cst.CSTNode) -> int:
+        """The index of `node` in `nodes`."""
+        return self._starts[node]
+
     def end_of(self, node: cst.CSTNode) -> int:
         """The index in `nodes` behind the last node below `node`."""
         return self._ends.get(node) or self._starts[node] + 1

@@ -1,0 +1,108 @@
+"""TDL401 missing-zero-grad: gradients pile up from step to step."""
+
+from __future__ import annotations
+
+import re
+
+from devlint.checks.base import Check, Rule
+from devlint.edits import insert_after, insert_before, statement_of
+from devlint.findings import Fix
+from devlint.lazycst import cst
+from devlint.semantics.flow.api import FRAMEWORK_ROOTS
+from devlint.semantics.training import StepCall, code_below, is_backward, step_call
+from devlint.semantics.tree import dotted
+
+# What resets gradients, or takes them otherwise than from `.grad`.
+_RESETS = re.compile(
+    r"zero_grad|\.grad\s*=\s*None|grad(?:\.data)?\.(?:zero_|fill_|detach_)\(|autograd\.grad\(|set_to_none"
+)
+
+
+class MissingZeroGrad(Check):
+    rules = (
+        Rule(
+            "TDL401",
+            "missing-zero-grad",
+            "a training loop that never resets the gradients, so that they pile up",
+            fix="unsafe",
+        ),
+    )
+    triggers = (("backward",), ("step",), ("for", "while"))
+
+    def visit_For(self, node: cst.For) -> None:
+        self._loop(node)
+
+    def visit_While(self, node: cst.While) -> None:
+        self._loop(node)
+
+    def _loop(self, loop: cst.For | cst.While) -> None:
+        nodes = list(code_below(self.unit, loop.body))
+        backward = next((node for node in nodes if is_backward(node)), None)
+        step = next((step for step in (step_call(self.unit, node) for node in nodes) if step is not None), None)
+        if backward is None or step is None or not self._innermost(loop, nodes):
+            return
+        if self._uses_a_framework() or _RESETS.search(self.code(loop.body)):
+            return
+        if any(self._may_reset(node, step) for node in nodes):
+            return
+        evidence = [(backward, "the gradients are added up here")]
+        self.report(
+            step.node,
+            "TDL401",
+            f"no `zero_grad` in this loop: every `backward()` adds to the gradients of all steps before; call "
+            f"`{step.optimizer}.zero_grad()` once a step, or let devlint.runtime.TrainStep do the whole of it",
+            fix=self._fix(backward, step),
+            evidence=evidence,
+        )
+
+    def _innermost(self, loop: cst.CSTNode, nodes: list[cst.CSTNode]) -> bool:
+        """Whether no loop inside holds both a backward pass and a step."""
+        for node in nodes:
+            if isinstance(node, (cst.For, cst.While)) and node is not loop:
+                inner = list(code_below(self.unit, node.body))
+                if any(map(is_backward, inner)) and any(step_call(self.unit, part) for part in inner):
+                    return False
+        return True
+
+    def _uses_a_framework(self) -> bool:
+        roots = {target.partition(".")[0] for targets in self.file.names.aliases.values() for target in targets}
+        return not roots.isdisjoint(FRAMEWORK_ROOTS - {"torch_geometric", "dgl"})
+
+    def _may_reset(self, node: cst.CSTNode, step: StepCall) -> bool:
+        """Whether a call in the loop hands the optimizer or the model on, or runs code of this file that resets."""
+        if not isinstance(node, cst.Call) or node is step.node:
+            return False
+        name = dotted(node.func)
+        last = name.rpartition(".")[2]
+        if last in ("step", "update", "unscale_", "print", "len", "isinstance"):
+            return False
+        if any(self.code(arg.value) == step.optimizer for arg in node.args):
+            return True
+        for unit in self.file.units:
+            if (
+                last
+                and re.search(rf"def {re.escape(last)}\b", unit.text)
+                and _RESETS.search(self._body(unit.text, last))
+            ):
+                return True
+        return False
+
+    def _body(self, text: str, function: str) -> str:
+        """The text of a function, up to the next definition at its own indentation."""
+        match = re.search(
+            rf"^([ \t]*)(?:async )?def {re.escape(function)}\b.*?(?=^\1(?:def|class|@|\S)|\Z)", text, re.M | re.S
+        )
+        return match.group() if match else text
+
+    def _fix(self, backward: cst.CSTNode, step: StepCall) -> Fix | None:
+        text = f"{step.optimizer}.zero_grad()"
+        if not re.fullmatch(r"[\w.]+", step.optimizer):
+            return None
+        stepping, passing = statement_of(self.unit, step.node), statement_of(self.unit, backward)
+        if stepping is None or passing is None:
+            return None
+        guarded = self.unit.parents.get(self.unit.parents.get(stepping, stepping)) is not self.unit.parents.get(
+            self.unit.parents.get(passing, passing)
+        )
+        edit = insert_after(self.unit, stepping, text) if guarded else insert_before(self.unit, passing, text)
+        return Fix(f"Call `{text}`", (edit,), "unsafe") if edit else None
