@@ -39,6 +39,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("devlint: interrupted", file=sys.stderr)
         return 2
+    except Exception as error:
+        if os.environ.get("DEVLINT_DEBUG"):
+            raise
+        text = f"devlint: internal error: {type(error).__name__}: {error}"
+        print(f"{text}; please report it, with what DEVLINT_DEBUG=1 prints", file=sys.stderr)
+        return 2
 
 
 def _dispatch(argv: list[str]) -> int:
@@ -120,8 +126,8 @@ def _check(argv: list[str]) -> int:
         print(f"devlint: {problem}", file=sys.stderr)
     if not found.files and not found.problems and not flags.get("force-exclude"):
         print("devlint: no Python files to check" + (f" in {', '.join(paths)}" if paths else ""), file=sys.stderr)
-    results = run(found, configs, flags.get("jobs"), diff="diff" in flags)
     values = configs.for_folder(os.getcwd()).values
+    results = run(found, configs, values.get("jobs"), diff="diff" in flags)
     return _conclude(results, configs, flags, values, failed=found.failed)
 
 

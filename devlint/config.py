@@ -45,6 +45,7 @@ class Config:
         self._settings: dict[frozenset[str], Settings] = {}
         self._per_file: list[tuple[Any, frozenset[str]]] | None = None
         self._cache: Cache | None = None
+        self._target: tuple[int, int] | None = None
 
     def flag(self, name: str) -> bool:
         """Whether a flag is set."""
@@ -95,14 +96,14 @@ class Config:
 
     def _file_ignores(self) -> list[tuple[Any, frozenset[str]]]:
         if self._per_file is None:
-            from pathspec import GitIgnoreSpec
+            from devlint.patterns import spec
 
             table: dict[str, list[str]] = self.values.get("per-file-ignores", {})
             self._per_file = []
             for pattern, words in table.items():
                 selection = _Selection(words, self.path)
                 codes = frozenset(code for code in _known_codes() if selection.depth(code) >= 0)
-                self._per_file.append((GitIgnoreSpec.from_lines([pattern]), codes))
+                self._per_file.append((spec([pattern], self.path), codes))
         return self._per_file
 
     @property
@@ -117,9 +118,12 @@ class Config:
     @property
     def target(self) -> tuple[int, int] | None:
         """The oldest torch release that the code runs on; None for the newest. Raises UsageError."""
-        text = self.values.get("target-torch")
-        if not text:
-            return None
+        text = self.values.get("target-torch", "")
+        if text and self._target is None:
+            self._target = self._read_target(text)
+        return self._target
+
+    def _read_target(self, text: str) -> tuple[int, int] | None:
         from devlint.target import oldest_torch, read_version
 
         if text == "auto":
@@ -131,8 +135,13 @@ class Config:
         return version
 
     def validate(self) -> None:
-        """Raise UsageError for codes and versions that do not exist."""
+        """Raise UsageError for codes and versions that do not exist, and for patterns that are none."""
         _ = self.target
+        patterns = [*self.words("exclude"), *self.words("extend-exclude")]
+        if patterns:
+            from devlint.patterns import spec
+
+            spec(patterns, self.path)
         # To know the codes takes loading all rules; an earlier run that accepted the configuration spares that.
         if any(self.values.get(name) for name in _SELECTING) and not (self.cache and self.cache.exists()):
             _ = self.enabled
@@ -225,15 +234,13 @@ class Configs:
         return self._merged(_checked(table, path), os.path.dirname(absolute), path)
 
     def _merged(self, values: dict[str, Any], root: str, path: str) -> Config:
-        merged = {**values, **self.flags}
         if "select" in self.flags:
             # Who selects on the command line starts afresh: what the file adds and takes away does not count.
-            merged = {**{k: v for k, v in merged.items() if k not in ("extend-select", "ignore")}}
-            merged.update({k: v for k, v in self.flags.items() if k in ("extend-select", "ignore")})
-        else:
-            for name in ("extend-select", "ignore", "extend-exclude"):
-                if name in values and name in self.flags:
-                    merged[name] = [*values[name], *self.flags[name]]
+            values = {name: value for name, value in values.items() if name not in ("extend-select", "ignore")}
+        merged = {**values, **self.flags}
+        for name in ("extend-select", "ignore", "extend-exclude"):
+            if name in values and name in self.flags:
+                merged[name] = [*values[name], *self.flags[name]]
         if "baseline" in values and "baseline" not in self.flags:
             merged["baseline"] = os.path.join(root, values["baseline"])
         config = Config(merged, root, path)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import stat
 
+from devlint.patterns import spec, spec_of_file
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Sequence
+    from collections.abc import Callable, Collection, Sequence
     from typing import Any
 
     from devlint.config import Config, Configs
@@ -137,33 +139,21 @@ def _excluder(
     usual: frozenset[str] = DEFAULT_EXCLUDE if patterns is None else frozenset()
     chain = [] if config.flag("no-respect-gitignore") else ignores.specs(folder, names)
 
-    def matches(root: str, spec: Any, name: str, is_folder: bool) -> bool | None:
+    def matches(root: str, patterns: Any, name: str, is_folder: bool) -> bool | None:
         relative = os.path.relpath(os.path.join(folder, name), root).replace(os.sep, "/")
-        include: bool | None = spec.check_file(relative + "/" if is_folder else relative).include
+        include: bool | None = patterns.check_file(relative + "/" if is_folder else relative).include
         return include
 
     def excluded(name: str, is_folder: bool) -> bool:
         if name in usual or (usual and is_folder and name.endswith((".egg", ".egg-info"))):
             return True
-        if own and matches(config.root, _spec(own), name, is_folder):
+        if own and matches(config.root, spec(own, config.path), name, is_folder):
             return True
         # Of the .gitignore files, the innermost that has something to say decides, as in git.
-        verdicts = (matches(root, spec, name, is_folder) for root, spec in reversed(chain))
+        verdicts = (matches(root, patterns, name, is_folder) for root, patterns in reversed(chain))
         return next((verdict for verdict in verdicts if verdict is not None), False)
 
     return excluded
-
-
-_specs: dict[tuple[str, ...], Any] = {}
-
-
-def _spec(lines: Iterable[str]) -> Any:
-    key = tuple(lines)
-    if key not in _specs:
-        from pathspec import GitIgnoreSpec
-
-        _specs[key] = GitIgnoreSpec.from_lines(key)
-    return _specs[key]
 
 
 class _Ignores:
@@ -199,7 +189,7 @@ class _Ignores:
                 lines = [line for line in file.read().split("\n") if line.strip() and not line.startswith("#")]
         except OSError:
             return []
-        return [(folder, _spec(lines))] if lines else []
+        return [(folder, spec_of_file(lines))] if lines else []
 
 
 def explain(path: str, error: OSError) -> str:

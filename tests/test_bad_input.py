@@ -288,3 +288,14 @@ def test_jobs_change_nothing(cli: Cli, project: Project) -> None:
     for format in ("json", "full", "concise"):
         reports = [cli("check", "--output-format", format, "--jobs", jobs) for jobs in ("1", "2", "7", "100")]
         assert len(set(reports)) == 1
+
+
+def test_a_bug_in_devlint_is_one_line(cli: Cli, project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    project({"a.py": GOOD})
+    monkeypatch.setattr("devlint.files.find", lambda paths, configs: 1 / 0)
+    found = cli("check")
+    assert (found.code, found.out, found.err.count("\n")) == (2, "", 1)
+    assert found.err.startswith("devlint: internal error: ZeroDivisionError: division by zero; please report it")
+    monkeypatch.setenv("DEVLINT_DEBUG", "1")
+    with pytest.raises(ZeroDivisionError):
+        cli("check")

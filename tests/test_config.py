@@ -1,6 +1,7 @@
 """The configuration: where it is found, what it may say, and what is said about mistakes in it."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -75,6 +76,21 @@ def test_flags_can_be_configured(cli: Cli, project: Project) -> None:
     assert "torch.probed()\ntorch.probe_unsafe()" in (root / "a.py").read_text()
 
 
+def test_jobs_can_be_configured(cli: Cli, project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    project({"pyproject.toml": "[tool.devlint]\njobs = 2\n", "a.py": CODE, "b.py": CODE, "c.py": CODE})
+    asked: list[int] = []
+
+    def fork_map(work: Callable[[str], object], items: list[str], jobs: int) -> list[object]:
+        asked.append(jobs)
+        return [work(item) for item in items]
+
+    monkeypatch.setattr("devlint.parallel.fork_map", fork_map)
+    cli("check", "--no-cache")
+    cli("check", "--no-cache", "--jobs", "3")
+    cli("check", "--no-cache", "--jobs", "1")
+    assert asked == [2, 3]
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -95,6 +111,8 @@ def test_flags_can_be_configured(cli: Cli, project: Project) -> None:
         ('target-torch = "new"', "target-torch takes a release such as 2.6, or auto, not 'new'"),
         ('fix-style = "runtim"', "fix-style takes one of torch, runtime, not 'runtim'; did you mean 'runtime'?"),
         ("select = [", "not valid TOML: "),
+        ('exclude = ["!"]', "'!' is no pattern as in .gitignore"),
+        ('per-file-ignores = { "!" = ["ALL"] }', "'!' is no pattern as in .gitignore"),
     ],
 )
 def test_a_mistake_names_the_file_and_the_nearest_thing(cli: Cli, project: Project, text: str, message: str) -> None:

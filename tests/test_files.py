@@ -81,7 +81,7 @@ def test_gitignore(project: Project) -> None:
     (project({}) / ".git").mkdir()
     project(
         {
-            ".gitignore": "# comment\n\n*_gen.py\n/out/\ndata\n",
+            ".gitignore": "# comment\n\n!\n*_gen.py\n/out/\ndata\n",
             ".git/info/exclude": "local.py\n",
             "sub/.gitignore": "!keep_gen.py\nhere.py\n",
             **dict.fromkeys(("a.py", "a_gen.py", "out/b.py", "sub/out/c.py", "sub/keep_gen.py"), ""),
