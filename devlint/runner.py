@@ -168,6 +168,9 @@ def visible(source: Source | None, findings: list[Finding], settings: Settings, 
     kept = [f for f in findings if f.code not in META_RULES or f.code in settings.enabled]
     if source is None:
         return kept
+    lowered = source.text.lower()
+    if "noqa" not in lowered and "devlint:" not in lowered:
+        return kept
     from devlint import suppress
 
     return suppress.apply(source, kept, settings.enabled, noqa=noqa)
