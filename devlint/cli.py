@@ -21,6 +21,7 @@ _COMMANDS = {
     "rule": "print a rule's page, or a line on each: devlint rule CODE|NAME|--all",
     "config": "print the configuration that holds here: devlint config [PATH]",
     "clean": "remove what earlier runs have kept: devlint clean [PATH]",
+    "completions": "print a script for the shell: devlint completions bash|zsh|fish",
     "rehearse": "run a training script on the CPU under CUDA's rules: devlint rehearse SCRIPT [ARGS]",
 }
 
@@ -69,6 +70,10 @@ def _dispatch(argv: list[str]) -> int:
         from devlint.about import clean
 
         return clean(rest)
+    if command == "completions":
+        from devlint.completions import completions
+
+        return completions(rest, list(_COMMANDS))
     if command == "rehearse":
         return _rehearse(rest)
     hint = nearest(command, _COMMANDS)
@@ -78,7 +83,7 @@ def _dispatch(argv: list[str]) -> int:
 
 
 def _usage() -> str:
-    lines = [f"  {name:<10}{text}" for name, text in _COMMANDS.items()]
+    lines = [f"  {name:<13}{text}" for name, text in _COMMANDS.items()]
     head = "devlint finds, explains and mends what goes wrong with devices in PyTorch code.\n\nCommands:"
     return "\n".join(
         [head, *lines, "", "`devlint check --help` lists its options; `devlint --version` prints the version."]

@@ -188,7 +188,7 @@ def test_usage_errors_are_one_line_and_exit_code_2(cli: Cli, project: Project, a
 def test_help_and_version(cli: Cli) -> None:
     assert cli("--version") == (0, f"devlint {__version__}\n", "")
     assert cli().code == 2
-    for command in ("check", "rule", "config", "clean", "rehearse"):
+    for command in ("check", "rule", "config", "clean", "completions", "rehearse"):
         assert f"  {command} " in cli("--help").out
     text = cli("check", "--help").out
     assert [option.name for option in CHECK if f"  {option.usage()}" not in text] == []
@@ -274,3 +274,32 @@ def test_rehearse_is_handed_its_arguments(cli: Cli, project: Project, monkeypatc
         2,
         "devlint: rehearse runs the script and needs torch: pip install 'devlint[runtime]'\n",
     )
+
+
+def test_completions_for_bash_work(cli: Cli, tmp_path: Path) -> None:
+    script = tmp_path / "devlint.bash"
+    script.write_text(cli("completions", "bash").out)
+
+    def complete(*words: str) -> list[str]:
+        quoted = " ".join(f"'{word}'" for word in ("devlint", *words))
+        text = f"source {script}; COMP_WORDS=({quoted}); COMP_CWORD={len(words)}; _devlint; echo ${{COMPREPLY[@]}}"
+        run = subprocess.run(["bash", "-c", text], capture_output=True, text=True, check=True)
+        return run.stdout.split()
+
+    assert complete("ch") == ["check"]
+    assert complete("check", "--output-form") == ["--output-format"]
+    assert complete("check", "--output-format", "js") == ["json", "jsonl"]
+    assert complete("check", "--select", "TDL124") == ["TDL124"]
+    assert complete("rule", "uncalled") == ["uncalled-is-available"]
+
+
+def test_completions_for_other_shells(cli: Cli) -> None:
+    assert "bashcompinit" in cli("completions", "zsh").out
+    fish = cli("completions", "fish").out
+    assert [option.name for option in CHECK if f" -l {option.name} " not in fish] == []
+    found = cli("completions", "fsh")
+    assert (found.code, found.err) == (
+        2,
+        "devlint: devlint completions takes one of bash, zsh, fish; did you mean 'fish'?\n",
+    )
+    assert cli("completions").code == 2
