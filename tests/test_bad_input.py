@@ -58,8 +58,9 @@ def test_next_to_nothing(cli: Cli, project: Project, content: bytes) -> None:
 
 
 def test_a_large_file_is_checked(cli: Cli, project: Project) -> None:
-    body = "def f{0}(x):\n    y = x + {0}  # some words to fill the line with\n    return [y, {0}]\n\n\n"
-    text = "import torch\n" + "".join(body.format(number) for number in range(25_000)) + "torch.probe_safe()\n"
+    body = 'def f{0}(x):\n    """{1}"""\n    y = x + {0}\n    return [y, {0}]\n\n\n'
+    words = "some words to fill the file with, line by line\n    " * 20
+    text = "import torch\n" + "".join(body.format(number, words) for number in range(2_000)) + "torch.probe_safe()\n"
     assert len(text) > 2_000_000
     project({"a.py": text})
     found = check(cli)
