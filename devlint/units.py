@@ -8,14 +8,18 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from devlint.findings import Span
 from devlint.lazycst import cst
 from devlint.semantics.tree import children
 from devlint.source import Source
+
+if TYPE_CHECKING:
+    from libcst.metadata import CodeRange
 
 _Node = TypeVar("_Node", bound="cst.CSTNode")
 _WORD = re.compile(r"\w+")
@@ -127,26 +131,25 @@ class Unit:
                     raise UnitTooDeep(current.lineno)
 
     @cached_property
-    def _spans(self) -> dict[cst.CSTNode, Span]:
-        from libcst.metadata import MetadataWrapper, PositionProvider
+    def _ranges(self) -> Mapping[cst.CSTNode, CodeRange]:
+        """Each node's place in the unit, as LibCST tells it."""
+        from libcst.metadata import PositionProvider
 
-        # Positions cost as much as the parse, so they are computed only for a unit that has something to report.
-        above = self.source.place(self.start)[0] - 1
+        # Positions cost as much as the parse, so they are computed only for a unit that has something to report; and
+        # by the provider alone, for a MetadataWrapper walks the tree once more, on behalf of no other provider.
+        provider = PositionProvider()
         try:
-            ranges = MetadataWrapper(self.module, unsafe_skip_copy=True).resolve(PositionProvider)
+            provider._gen_impl(self.module)
         except RecursionError:
-            raise UnitTooDeep(above + 1) from None
-        lost = self._lost_columns()
-        return {
-            node: Span(
-                at.start.line + above,
-                at.start.column + lost.get(at.start.line, 0),
-                at.end.line + above,
-                at.end.column + lost.get(at.end.line, 0),
-            )
-            for node, at in ranges.items()
-        }
+            raise UnitTooDeep(self._above + 1) from None
+        return cast("Mapping[cst.CSTNode, CodeRange]", provider._computed)
 
+    @cached_property
+    def _above(self) -> int:
+        """How many lines stand above the unit."""
+        return self.source.place(self.start)[0] - 1
+
+    @cached_property
     def _lost_columns(self) -> dict[int, int]:
         """By line of the unit, how many characters LibCST drops at its start: those up to a form feed."""
         if "\f" not in self.text:
@@ -156,11 +159,17 @@ class Unit:
 
     def span(self, node: cst.CSTNode) -> Span:
         """Where `node` stands in the file, without the parentheses around it and the decorators above it."""
-        return self._spans[node]
+        at, above, lost = self._ranges[node], self._above, self._lost_columns
+        return Span(
+            at.start.line + above,
+            at.start.column + lost.get(at.start.line, 0),
+            at.end.line + above,
+            at.end.column + lost.get(at.end.line, 0),
+        )
 
     def offsets(self, node: cst.CSTNode) -> tuple[int, int]:
         """The character offsets of `span(node)`."""
-        span = self._spans[node]
+        span = self.span(node)
         start = self.source.offset(span.line, span.column)
         end = self.source.offset(span.end_line, span.end_column)
         return start, end
