@@ -70,7 +70,7 @@ class Names:
         self.imports: list[ast.Import | ast.ImportFrom] = []
         for node in _import_like(tree.body):
             self._add(node)
-        self._scopes: dict[cst.CSTNode, frozenset[str]] = {}
+        self._scopes: dict[Unit, dict[cst.CSTNode, frozenset[str]]] = {}
 
     def _add(self, node: ast.stmt) -> None:
         if isinstance(node, ast.Import):
@@ -131,11 +131,10 @@ class Names:
         return False
 
     def _bound_in(self, scope: cst.CSTNode, unit: Unit) -> frozenset[str]:
-        """The names that a function binds by its parameters and assignments, imports apart."""
-        names = self._scopes.get(scope)
-        if names is None:
-            names = self._scopes[scope] = frozenset(_bound_below(scope, unit))
-        return names
+        """The names that a function, or one inside it, binds by its parameters and assignments, imports apart."""
+        if unit not in self._scopes:
+            self._scopes[unit] = _bound_names(unit)
+        return self._scopes[unit].get(scope, frozenset())
 
     def words_for(self, qualified: Iterable[str]) -> frozenset[str]:
         """The words of which one stands wherever this file refers to one of these qualified names."""
@@ -215,26 +214,47 @@ def _bound_by(statement: ast.stmt) -> Iterator[str]:
             targets.append(target.value)
 
 
-def _bound_below(scope: cst.CSTNode, unit: Unit) -> Iterator[str]:
-    declared_global: set[str] = set()
-    names: set[str] = set()
-    for node in unit.below(scope):
-        if isinstance(node, cst.Param) and isinstance(node.name, cst.Name):
-            names.add(node.name.value)
-        elif isinstance(node, cst.Global):
-            declared_global.update(item.name.value for item in node.names)
-        elif isinstance(node, (cst.FunctionDef, cst.ClassDef)) and node is not scope:
-            names.add(node.name.value)
-        elif isinstance(node, (cst.AssignTarget, cst.AnnAssign, cst.AugAssign, cst.For, cst.CompFor, cst.NamedExpr)):
-            targets: list[cst.CSTNode] = [node.target]
-            while targets:
-                target = targets.pop()
-                if isinstance(target, cst.Name):
-                    names.add(target.value)
-                elif isinstance(target, (cst.Tuple, cst.List)):
-                    targets += [element.value for element in target.elements]
-        elif isinstance(node, (cst.WithItem, cst.ExceptHandler)):
-            alias = node.asname if isinstance(node, cst.WithItem) else node.name
-            if alias is not None and isinstance(alias.name, cst.Name):
-                names.add(alias.name.value)
-    yield from names - declared_global
+def _bound_names(unit: Unit) -> dict[cst.CSTNode, frozenset[str]]:
+    """The names bound in or below each function of a unit."""
+    found: dict[cst.CSTNode, set[str]] = {}
+    freed: dict[cst.CSTNode, set[str]] = {}
+    around: list[tuple[int, cst.CSTNode]] = []
+    for index, node in enumerate(unit.nodes):
+        while around and around[-1][0] <= index:
+            around.pop()
+        kind = type(node)
+        if kind is cst.FunctionDef or kind is cst.Lambda:
+            if around and isinstance(node, cst.FunctionDef):
+                for _, scope in around:
+                    found[scope].add(node.name.value)
+            around.append((unit.end_of(node), node))
+            found[node], freed[node] = set(), set()
+        elif around:
+            names = list(_bound_at(node))
+            if names:
+                for _, scope in around:
+                    found[scope].update(names)
+            elif isinstance(node, cst.Global):
+                freed[around[-1][1]].update(item.name.value for item in node.names)
+    return {scope: frozenset(names - freed[scope]) for scope, names in found.items()}
+
+
+def _bound_at(node: cst.CSTNode) -> Iterator[str]:
+    """The names that one node binds."""
+    kind = type(node)
+    targets: list[cst.CSTNode] = []
+    if kind is cst.Param:
+        targets = [node.name]  # type: ignore[attr-defined]
+    elif kind in (cst.AssignTarget, cst.AnnAssign, cst.AugAssign, cst.For, cst.CompFor, cst.NamedExpr):
+        targets = [node.target]  # type: ignore[attr-defined]
+    elif isinstance(node, (cst.WithItem, cst.ExceptHandler)):
+        alias = node.asname if isinstance(node, cst.WithItem) else node.name
+        targets = [alias.name] if alias is not None else []
+    elif isinstance(node, cst.ClassDef):
+        targets = [node.name]
+    while targets:
+        target = targets.pop()
+        if isinstance(target, cst.Name):
+            yield target.value
+        elif isinstance(target, (cst.Tuple, cst.List)):
+            targets += [element.value for element in target.elements]

@@ -69,16 +69,19 @@ KEEP_METHODS = frozenset(
     "real imag conj sign trunc frac cos sin tan reciprocal detach_ squeeze_ unsqueeze_ random_ bernoulli_ bernoulli".split()
 )
 """Tensor methods whose result is a tensor where the receiver is."""
+REDUCTIONS = frozenset("sum mean max min argmax argmin any all prod std var norm nanmean nansum median".split())
+"""Methods that leave no dimension where they are not told which to reduce."""
 HOST_METHODS = frozenset("item tolist numpy size dim numel stride element_size get_device nelement ndimension".split())
-TENSOR_ONLY = frozenset(
-    "size device unsqueeze view new_zeros new_ones new_empty new_full new_tensor numel expand_as expand contiguous detach "
-    "requires_grad is_cuda topk softmax log_softmax masked_fill scatter_ gather index_select argsort permute unbind chunk "
-    "float long sigmoid clamp_ dim squeeze_ type_as backward grad".split()
+TENSOR_METHODS = frozenset(
+    "size unsqueeze view new_zeros new_ones new_empty new_full new_tensor numel expand_as expand contiguous detach topk "
+    "softmax log_softmax masked_fill scatter_ gather index_select argsort permute unbind chunk float long sigmoid clamp_ "
+    "dim squeeze_ type_as backward".split()
 )
-"""Attributes that only tensors have among the things that are passed round: having one proves the kind."""
+"""Methods that only tensors have among the things that are passed round: a call of one proves the kind."""
 HOST_ONLY = frozenset("numpy cpu astype tolist item tobytes save convert resize crop mode filename ndarray".split())
 """Attributes after which a parameter is taken to live on the host."""
 DEVICE_NAME = re.compile(r"(?:^|_)(?:device|dev|gpu|cuda|rank|map_location)s?(?:$|_|\d)|device", re.I)
+OPTIONS_NAME = re.compile(r"^(?:self|args?|opts?|options|cfg|config|hparams|params|settings|flags|trainer|ctx)\b", re.I)
 LOSS_NAME = re.compile(r"(?:^|_|\.)(?:criterion|crit|loss|loss_?fn|loss_?func\w*|objective)\w*$|criterion|loss_f", re.I)
 MODULE_NAME = re.compile(
     r"(?:^|_|\.)(?:\w*model|net|\w+net|network|module|encoder|decoder|generator|discriminator|critic|actor|policy|"

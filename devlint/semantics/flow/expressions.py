@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from devlint.semantics.flow.world import World
 
 _DEPTH = 60
+_DTYPE = re.compile(r"(?:^|\.)(?:float|half|double|long|int|bool|bfloat|uint|complex)\d*$|dtype")
 
 
 class Expressions:
@@ -86,6 +87,8 @@ class Expressions:
         base = self.value(node.value)
         if attribute == "device":
             if base.kind in ("tensor", "module") and base.place is not None:
+                if base.kind == "tensor":
+                    self.world.notes.devices.add(node)
                 place = CPU if base.place == CPU0 else base.place
                 return Value("device", place, name=base.name)
             return Value("device", None)
@@ -122,16 +125,21 @@ class Expressions:
             return self.env[name]
         if base.kind == "container":
             if base.items is not None and key is not None:
-                return base.items.get(key, UNKNOWN)
+                return base.items.get(key, base.items.get("*", UNKNOWN))
             return _common(base)
         if base.kind == "batch":
             return self._element(base, key, node) if key is not None else UNKNOWN
         if base.kind == "tensor":
             for index, value in zip(indices, values, strict=True):
-                if value.is_tensor:
+                if value.is_tensor and not value.maybe_scalar:
                     self._meet("index", node, Operand(node.value, base), Operand(index, value))
-            scalar = base.source == "element" and base.place is None
-            return UNKNOWN if scalar else self._derived(base, node)
+            sliced = any(isinstance(part.slice, cst.Slice) for part in node.slice)
+            masked = any(
+                (value.is_tensor and not value.maybe_scalar) or isinstance(index, (cst.UnaryOperation, cst.Comparison))
+                for index, value in zip(indices, values, strict=True)
+            )
+            derived = self._derived(base, node)
+            return derived if sliced or masked else replace(derived, maybe_scalar=True)
         if base.kind == "host":
             return Value("host", inputs=base.inputs)
         if base.kind == "module":
@@ -276,7 +284,7 @@ class Expressions:
         known = [operand for operand in operands if operand.value.place is not None]
         if len(known) < 2:
             return
-        if all(mixes(a.value.place, b.value.place) for a in known for b in known):
+        if all(mixes(a.value, b.value) for a in known for b in known):
             if not any(self._stale(a.value, b.value) for a in known for b in known):
                 return
         self.world.notes.meet(Meet(kind, node, self.unit, tuple(known), self.in_module))
@@ -428,8 +436,9 @@ class Expressions:
         keywords = {operand.keyword for operand in operands}
         inputs = _inputs(operands)
         step = Step(node, self.unit, "")
-        if any(arg.star == "**" for arg in node.args) or "out" in keywords:
-            return UNKNOWN
+        if any(arg.star == "**" for arg in node.args) or keywords & {"out", "pin_memory"} or _is_empty(node, name):
+            # Pinned memory is on the CPU on purpose; what has no elements is only a placeholder.
+            return Value("tensor", None)
         device = argument(node, "device")
         if device is not None:
             place = self.device_place(device.value)
@@ -459,15 +468,22 @@ class Expressions:
                 return replace(value.place, symbol=text or "device")
             if value.place is not None:
                 return value.place
-            return Place("accelerator", text) if text and api.DEVICE_NAME.search(text.rpartition(".")[2]) else None
+            return Place("accelerator", text) if self._names_a_device(text) else None
         if value.kind == "tensor":
             return value.place
         if isinstance(node, cst.Call) and dotted(node.func).rpartition(".")[2] in ("current_device", "get_device"):
             return None
-        if text and api.DEVICE_NAME.search(text.rpartition(".")[2]):
-            if value.kind in ("unknown", "host"):
-                return Place("accelerator", text)
+        if self._names_a_device(text) and value.kind in ("unknown", "host"):
+            return Place("accelerator", text)
         return None
+
+    def _names_a_device(self, text: str) -> bool:
+        """Whether a dotted name is that of a device: a variable, or an entry of `self` or of some options."""
+        root, _, last = text.rpartition(".")
+        if not api.DEVICE_NAME.search(last):
+            return False
+        # `x.device` of something unknown is wherever x is, which may be the CPU.
+        return not root or api.OPTIONS_NAME.search(root) is not None
 
     def _method_call(self, node: cst.Call, func: cst.Attribute) -> Value | None:
         """A call of a method of a value that is known; None where it is no such call."""
@@ -532,10 +548,11 @@ class Expressions:
             return Value("tensor", place, "result", inputs=base.inputs | _inputs(operands))
         if method == "copy_":
             return base
-        if method == "type":
-            texts = [self.unit_code(operand.node) for operand in operands]
-            if any("Tensor" in text for text in texts):
-                return UNKNOWN
+        if method == "type" and not all(
+            re.search(r"\.(?:float|int|uint|bool|half|double|long)\d*$", self.unit_code(o.node)) for o in operands
+        ):
+            # A tensor type, perhaps of another device, or a name that may hold one.
+            return UNKNOWN
         if method in api.COMBINE_METHODS:
             tensors = [o for o in operands if o.value.kind == "tensor"]
             result = self._combine("operation", node, Operand(func.value, base), *tensors)
@@ -575,7 +592,7 @@ class Expressions:
             if target is None or any(arg.star for arg in node.args):
                 return UNKNOWN if target is None and not argument(node, "dtype") else base
             text = self.unit_code(target.value)
-            if re.search(r"(?:^|\.)(?:float|half|double|long|int|bool|bfloat|uint|complex)\d*$|dtype", text):
+            if _DTYPE.search(text):
                 return base
             place = self.device_place(target.value)
         if base.kind == "unknown":
@@ -647,6 +664,25 @@ def _inputs(operands: list[Operand]) -> frozenset[str]:
         if operand.value.kind == "container" and operand.value.items:
             found = found.union(*(item.inputs for item in operand.value.items.values()))
     return found
+
+
+def _is_empty(node: cst.Call, name: str) -> bool:
+    """Whether a factory makes a tensor of no elements, such as `torch.empty(0)` or `torch.tensor([])`."""
+    if not node.args:
+        return False
+    value = node.args[0].value
+    if name in ("torch.tensor", "torch.as_tensor"):
+        return isinstance(value, cst.List) and not value.elements
+    parts = (
+        [part.value for part in value.elements]
+        if isinstance(value, (cst.Tuple, cst.List))
+        else [arg.value for arg in node.args if arg.keyword is None]
+    )
+    return (
+        name != "torch.full"
+        and name not in ("torch.arange", "torch.linspace", "torch.randint")
+        and any(isinstance(part, cst.Integer) and part.value == "0" for part in parts)
+    )
 
 
 def _zero_dim(node: cst.Call, name: str) -> bool:

@@ -291,6 +291,12 @@ class Run(Expressions):
             return Value("batch", CPU, "element", value.steps) if not self.world.framework else UNKNOWN
         if value.kind == "container" and value.items:
             items = list(value.items.values())
+            inner = items[0].items if len(items) == 1 else None
+            if inner and loop is not None:
+                # `bar = tqdm(enumerate(loader))` hides the loader from the loop: its part is the unknown one.
+                pair = dict(inner)
+                if pair.get(1) is UNKNOWN and self.world.loads_batches(self.unit, loop):
+                    return Value("container", items={**pair, 1: Value("batch", CPU, "element")})
             return items[0] if len({(item.kind, item.place) for item in items}) == 1 else UNKNOWN
         if value.kind == "tensor":
             return self._derived(value, node)

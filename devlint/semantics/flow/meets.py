@@ -56,6 +56,8 @@ class Notes:
     def __init__(self) -> None:
         self.meets: list[Meet] = []
         self.moves: list[Move] = []
+        self.devices: set[cst.CSTNode] = set()
+        """Expressions `x.device` in which x is surely a tensor."""
         self._seen: set[tuple[object, ...]] = set()
 
     def meet(self, meet: Meet) -> None:

@@ -52,7 +52,8 @@ class Value:
 
     `source` says how the value came to be; `creator` is the call that made it, for a fix; `inputs` are the parameters
     that its shape was taken from. `ident` is shared by aliases of one object. `items` are a container's values, by
-    position or key. `guarded` marks a place that a capability test such as `if use_cuda:` decided.
+    position or key. `guarded` marks a place that a capability test such as `if use_cuda:` decided. `maybe_scalar` tells
+    that the tensor may have no dimension: such a one on the CPU mixes with everything, and indexes like a number.
     """
 
     kind: Kind = "unknown"
@@ -65,7 +66,7 @@ class Value:
     inputs: frozenset[str] = frozenset()
     guarded: bool = False
     name: str = ""
-    class_name: str = ""
+    maybe_scalar: bool = False
 
     @property
     def is_tensor(self) -> bool:
@@ -93,9 +94,12 @@ def join(one: Value, other: Value) -> Value:
     return UNKNOWN
 
 
-def mixes(one: Place | None, other: Place | None) -> bool:
-    """Whether operands at two places may meet: False only where one is surely on the CPU and the other may not be."""
-    if one is None or other is None:
-        return True
-    kinds = {one.kind, other.kind}
-    return "cpu" not in kinds or not kinds & {"accelerator", "input", "home"}
+def mixes(one: Value, other: Value) -> bool:
+    """Whether two operands may meet: False only where one is surely on the CPU and the other may not be."""
+    return not (_stays_behind(one, other) or _stays_behind(other, one))
+
+
+def _stays_behind(one: Value, other: Value) -> bool:
+    if one.place is None or other.place is None or one.maybe_scalar:
+        return False
+    return one.place.kind == "cpu" and other.place.kind in ("accelerator", "input", "home")

@@ -152,15 +152,21 @@ class World:
                     tensor.add(param.name.value)
                 elif not re.search(r"\bTensor\b|Any|object", text):
                     host.add(param.name.value)
-        if api.HOST_FUNCTION.search(function.name.value):
+        owner = unit.enclosing(function, cst.ClassDef)
+        if api.HOST_FUNCTION.search(function.name.value) or (owner and api.HOST_FUNCTION.search(owner.name.value)):
+            return {}
+        if api.HOST_FUNCTION.search(self.file.source.path.replace("\\", "/").rpartition("/")[2]):
             return {}
         for node in unit.below(function):
             if isinstance(node, cst.Attribute) and isinstance(node.value, cst.Name) and node.value.value in names:
                 name, attribute = node.value.value, node.attr.value
                 if attribute in api.HOST_ONLY:
                     host.add(name)
-                elif attribute in api.TENSOR_ONLY or (in_module and attribute in ("shape", "dtype")):
+                elif attribute in api.TENSOR_METHODS and isinstance(unit.parents.get(node), cst.Call):
                     tensor.add(name)
+                elif attribute == "device" or (in_module and attribute in ("shape", "dtype")):
+                    if not api.OPTIONS_NAME.search(name) and not api.MODULE_NAME.search(name):
+                        tensor.add(name)
             elif isinstance(node, cst.Call):
                 qualified = self.names.qualified(node.func, unit)
                 for arg in node.args:
@@ -172,7 +178,6 @@ class World:
                     elif qualified.startswith("torch.") and not _takes_anything(qualified):
                         tensor.add(name)
                     elif in_module and dotted(node.func).startswith("self.") and isinstance(arg.value, cst.Name):
-                        owner = unit.enclosing(function, cst.ClassDef)
                         attribute = dotted(node.func)[5:]
                         if owner is not None and self.attribute(unit, owner, attribute).kind == "module":
                             tensor.add(name)
@@ -339,6 +344,9 @@ class World:
                 value = UNKNOWN
         elif value.kind == "tensor":
             value = UNKNOWN
+        elif value.kind == "module" and (value.place is None or value.place.kind != "accelerator"):
+            # Who built it may move it later, or the class may be a module through a base that is not seen here.
+            value = UNKNOWN
         attributes[name] = value if name not in attributes or attributes[name].kind == value.kind else UNKNOWN
 
     def attribute(self, unit: Unit, node: cst.ClassDef, name: str) -> Value:
@@ -377,6 +385,9 @@ class World:
             return self._apply(run, node, callee, operands)
         if text in ("copy.deepcopy", "deepcopy", "iter") and operands:
             return operands[0].value
+        if node.args and text.rpartition(".")[2] in (*api.WRAPPERS, "enumerate", "zip"):
+            item = run.iterated(node)
+            return Value("container", items={"*": item}) if item is not UNKNOWN else UNKNOWN
         if text == "next" and operands and operands[0].value.kind == "loader" and not self.framework:
             return Value("batch", CPU, "element", operands[0].value.steps)
         if text in ("len", "int", "float", "max", "min", "range", "sum", "bool", "str", "print"):
@@ -390,7 +401,7 @@ class World:
         if text in self.classes() and self.is_module(*self.classes()[text]):
             step = Step(node, run.unit, "")
             return Value("module", CPU, "factory", (step,), name=text)
-        if api.LOSS_NAME.search(text):
+        if api.LOSS_NAME.search(text) and "ctc" not in text.lower():
             return run._combine("loss", node, *(o for o in operands if o.value.kind == "tensor"))
         if api.MODULE_NAME.search(text) and text != "super":
             return self._apply(run, node, Value("module", None, name=text), operands)
@@ -419,7 +430,7 @@ class World:
             items = operand.value.items if operand.value.kind == "container" else None
             tensors += [Operand(operand.node, v) for v in (items or {}).values() if v.kind == "tensor"]
         placed = [operand for operand in tensors if operand.value.place is not None]
-        if callee.place is not None and placed:
+        if callee.place is not None and placed and not self.framework:
             module = Operand(node.func, replace(callee, kind="tensor"))
             for operand in placed:
                 run._meet("module", node, module, operand)

@@ -1,0 +1,99 @@
+"""TDL106 factory-without-device-in-forward and TDL130 factory-ignores-input-device."""
+
+from __future__ import annotations
+
+from devlint.checks.base import Rule
+from devlint.checks.meeting import MeetCheck, describe, evidence_of, pairs, parameters_of
+from devlint.edits import add_argument, argument, remove_argument
+from devlint.findings import Fix
+from devlint.lazycst import cst
+from devlint.semantics.flow.meets import Meet, Operand
+from devlint.semantics.flow.values import Step
+
+
+class FactoryDevice(MeetCheck):
+    rules = (
+        Rule(
+            "TDL106",
+            "factory-without-device-in-forward",
+            "a tensor is created on the CPU in `forward` and meets activations",
+            fix="safe",
+        ),
+        Rule(
+            "TDL130",
+            "factory-ignores-input-device",
+            "a tensor is created on the CPU and meets one that came in as a parameter",
+            fix="safe",
+        ),
+    )
+    triggers = (
+        tuple(
+            "zeros ones empty full arange linspace logspace eye rand randn randint randperm tensor range zeros_like "
+            "ones_like empty_like full_like rand_like randn_like tril_indices triu_indices hann_window hamming_window".split()
+        ),
+        ("def",),
+    )
+
+    def judge(self, meet: Meet) -> None:
+        for left, other in pairs(meet):
+            place = other.value.place
+            if place is None or place.kind not in ("input", "home") or left.value.source != "factory":
+                continue
+            creator = left.value.creator
+            if creator is None or not isinstance(creator.node, cst.Call):
+                continue
+            if meet.kind == "index" and meet.operands[0] is not left:
+                # A tensor on a device takes an index on the CPU; only the copy is lost.
+                continue
+            if not meet.in_forward and not left.value.inputs and meet.kind != "index":
+                continue
+            self._report(meet, left, other, creator)
+            return
+
+    def _report(self, meet: Meet, left: Operand, other: Operand, creator: Step) -> None:
+        assert isinstance(creator.node, cst.Call)
+        unit = creator.unit
+        given = argument(creator.node, "device")
+        like = creator.text == "like"
+        function = unit.enclosing(creator.node, cst.FunctionDef)
+        source = self._source(left, other, function)
+        made = unit.code(creator.node.func)
+        code = "TDL106" if meet.in_forward and given is None else "TDL130"
+        meeting = meet.unit.span(meet.node).line
+        place = describe(other.value.place)
+        if like:
+            advice = "drop the argument, and it is created there"
+            message = f"`{made}(…)` is sent to the CPU, and meets at line {meeting} what is {place}; {advice}"
+        else:
+            hint = f"`device={source}.device`" if source else "the device of what it meets"
+            message = (
+                f"`{made}(…)` is created on the CPU, and meets at line {meeting} what is {place}; create it with {hint}"
+            )
+        evidence = [evidence_of(meet.unit, meet.node, f"here it meets what is {place}")]
+        self.accuse(code, creator.node, unit, message, self._fix(creator, source, like), evidence)
+
+    def _source(self, left: Operand, other: Operand, function: cst.FunctionDef | None) -> str:
+        """A name in the creator's function whose device is the right one: a tensor that its shape came from."""
+        if function is None:
+            return ""
+        names = parameters_of(function)
+        place = other.value.place
+        for name in sorted(left.value.inputs):
+            if name in names:
+                return name
+        if place is not None and place.kind == "input" and place.symbol in names:
+            return place.symbol
+        return ""
+
+    def _fix(self, creator: Step, source: str, like: bool) -> Fix | None:
+        assert isinstance(creator.node, cst.Call)
+        given = argument(creator.node, "device")
+        if given is not None:
+            if not like:
+                return None
+            edit = remove_argument(creator.unit, creator.node, given)
+            return Fix("Drop the device argument", (edit,), "safe") if edit else None
+        if not source:
+            return None
+        edit = add_argument(creator.unit, creator.node, f"device={source}.device")
+        return Fix(f"Create it with `device={source}.device`", (edit,), "safe") if edit else None

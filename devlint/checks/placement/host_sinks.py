@@ -1,0 +1,53 @@
+"""TDL107 numpy-on-device-tensor and TDL108 lengths-not-on-cpu: what only a CPU tensor can be given to."""
+
+from __future__ import annotations
+
+from devlint.checks.base import Rule
+from devlint.checks.meeting import MeetCheck, describe, step_evidence
+from devlint.findings import Edit, Fix
+from devlint.lazycst import cst
+from devlint.semantics.flow.meets import Meet, Operand
+
+
+class HostSinks(MeetCheck):
+    rules = (
+        Rule("TDL107", "numpy-on-device-tensor", "NumPy is handed a tensor that is on a device", fix="safe"),
+        Rule(
+            "TDL108",
+            "lengths-not-on-cpu",
+            "`pack_padded_sequence` is given lengths that are on a device",
+            fix="safe",
+        ),
+    )
+    triggers = (("numpy", "np", "pack_padded_sequence"),)
+
+    def judge(self, meet: Meet) -> None:
+        operand = meet.operands[0]
+        place = operand.value.place
+        if place is None:
+            return
+        if meet.kind == "numpy" and place.kind == "accelerator":
+            self._report("TDL107", meet, operand, "NumPy cannot read it there; copy it first: `.cpu()`")
+        elif meet.kind == "lengths" and place.kind in ("accelerator", "input", "home"):
+            if place.kind == "accelerator" or meet.in_forward:
+                self._report(
+                    "TDL108", meet, operand, "the lengths must be on the CPU: `.cpu()`, which costs nothing there"
+                )
+
+    def _report(self, code: str, meet: Meet, operand: Operand, advice: str) -> None:
+        name = meet.unit.code(operand.node)
+        where = describe(operand.value.place)
+        evidence = [step_evidence(step, "it is moved here") for step in operand.value.steps[-1:]]
+        self.accuse(code, operand.node, meet.unit, f"`{name}` is {where}; {advice}", self._fix(meet, operand), evidence)
+
+    def _fix(self, meet: Meet, operand: Operand) -> Fix | None:
+        node = operand.node
+        if operand.value.kind != "tensor" or not isinstance(node, (cst.Name, cst.Attribute, cst.Subscript, cst.Call)):
+            return None
+        listed = (
+            meet.kind == "numpy" and isinstance(meet.node, cst.Call) and not isinstance(meet.node.func, cst.Attribute)
+        )
+        if listed or node.lpar:
+            return None
+        at = meet.unit.offsets(node)[1]
+        return Fix("Insert `.cpu()`", (Edit(at, at, ".cpu()"),), "safe")
