@@ -176,8 +176,26 @@ class Unit:
 
     def code(self, node: cst.CSTNode) -> str:
         """The file's text of `node`, exactly as it stands there."""
+        if "_ranges" not in self.__dict__ and isinstance(node, cst.BaseExpression):
+            text = self._generated(node)
+            if text:
+                return text
         start, end = self.offsets(node)
         return self.source.text[start:end]
+
+    def _generated(self, node: cst.BaseExpression) -> str:
+        """What LibCST makes of an expression where that is sure to be the file's text, else nothing.
+
+        It spares computing the places of a whole unit. Of several lines, LibCST knows the indentation by the statement
+        only; parentheses, and the comma after a starred element, are no part of a node's place.
+        """
+        if getattr(node, "lpar", ()) or isinstance(node, cst.StarredElement):
+            return ""
+        try:
+            text = self.module.code_for_node(node)
+        except RecursionError:
+            return ""
+        return "" if "\n" in text or "\r" in text else text
 
     def parent(self, node: cst.CSTNode) -> cst.CSTNode | None:
         """The node directly above `node`; None for the module."""
