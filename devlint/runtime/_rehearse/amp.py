@@ -53,7 +53,8 @@ def install(session: Rehearsal, patches: Patches) -> None:
 
 def _stand_in_for_contexts(session: Rehearsal, patches: Patches) -> None:
     autocast = torch.amp.autocast_mode.autocast
-    enter, leave = autocast.__enter__, autocast.__exit__
+    enter: Any = autocast.__enter__
+    leave: Any = autocast.__exit__
 
     def mirrored(context: Any) -> Any:
         result = enter(context)
@@ -94,7 +95,8 @@ def _policies() -> tuple[tuple[str, str], ...]:
 
 
 def _install_kernels(session: Rehearsal, patches: Patches) -> None:
-    library = torch.library.Library("aten", "IMPL")
+    make_library: Any = torch.library.Library
+    library = make_library("aten", "IMPL")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for name, policy in _policies():

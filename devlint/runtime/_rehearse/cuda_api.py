@@ -222,6 +222,7 @@ def _cuda_only(session: Rehearsal, patches: Patches) -> None:
             patches.set(cuda, name, _unsupported(name, session))
     for name in _LEGACY:
         patches.set(cuda, f"{name}Tensor", _legacy_type(session, f"{name}Tensor"))
+    patches.set(torch, "set_default_tensor_type", _default_type(session, torch.set_default_tensor_type))
     for name in ("range_push", "range_pop", "mark", "range_start", "range_end"):
         patches.set(cuda.nvtx, name, lambda *args, **kwargs: 0)
     patches.set(cuda.nvtx, "range", lambda *args, **kwargs: contextlib.nullcontext())
@@ -236,6 +237,22 @@ def _cuda_only(session: Rehearsal, patches: Patches) -> None:
     patches.set(torch.backends.cudnn, "version", lambda: 91000)
     patches.set(torch.backends.cudnn, "is_acceptable", lambda tensor: False)
     patches.set(cuda, "default_generators", tuple(torch.Generator(device) for device in session.devices))
+
+
+def _default_type(session: Rehearsal, original: Any) -> Any:
+    """``torch.set_default_tensor_type`` that knows ``torch.cuda.FloatTensor``."""
+    prefix = f"torch.{session.kind}."
+
+    def set_default_tensor_type(chosen: Any) -> None:
+        name = chosen if isinstance(chosen, str) else getattr(chosen, "rehearsed_name", "")
+        if name.startswith(prefix):
+            torch.set_default_dtype(legacy_dtype(name))
+            torch.set_default_device(session.devices[session.current])
+        else:
+            torch.set_default_device(None)
+            original(chosen)
+
+    return set_default_tensor_type
 
 
 def _accelerator(session: Rehearsal, patches: Patches, functions: dict[str, Callable[..., Any]]) -> None:

@@ -28,11 +28,11 @@ _MISSING = (
 _MIXED = object()
 
 
-class DispatchLayer(TorchDispatchMode):
+class DispatchLayer(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Pushed while a rehearsal runs; sees every operator of forward and backward below autograd."""
 
     def __init__(self, session: Rehearsal) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.session = session
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

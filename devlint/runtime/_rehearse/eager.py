@@ -97,4 +97,29 @@ def _functions(session: Rehearsal, patches: Patches) -> None:
         return result
 
     patches.set(function, "apply", classmethod(apply))
+    patches.set(torch.Tensor, "register_hook", _checked_hooks(session))
     patches.set(backward, "apply", run_backward)
+
+
+def _checked_hooks(session: Rehearsal) -> Any:
+    """``Tensor.register_hook`` whose hooks may not move the gradient, as the engine checks by type."""
+    register: Any = torch.Tensor.register_hook
+
+    def register_hook(tensor: torch.Tensor, hook: Any) -> Any:
+        def checked(gradient: Any) -> Any:
+            result = hook(gradient)
+            if isinstance(result, torch.Tensor):
+                have, own = session.device_of(result), session.device_of(gradient)
+                if INTERNAL not in (have, own) and have != own:
+                    name = getattr(hook, "__name__", "hook")
+                    raise session.fail(
+                        f"hook '{name}' has changed the type of value (was {gradient.type()} got {result.type()})",
+                        "backward",
+                        "TDL103",
+                    )
+            return result
+
+        with private_api.no_torch_function():
+            return register(tensor, checked)
+
+    return register_hook

@@ -25,7 +25,7 @@ def install(session: Rehearsal, patches: Patches, layers: Callable[[], Any]) -> 
 def _pinning(session: Rehearsal, patches: Patches) -> None:
     import torch.utils.data._utils.pin_memory as pinning
 
-    real = pinning.pin_memory
+    real: Any = pinning.pin_memory
 
     def pin_memory(data: Any, device: Any = None) -> Any:
         if isinstance(data, torch.Tensor):
@@ -37,7 +37,7 @@ def _pinning(session: Rehearsal, patches: Patches) -> None:
 
 def _locations(session: Rehearsal, patches: Patches) -> None:
     """``torch.save`` writes the rehearsed location; ``torch.load`` and ``map_location`` honour it."""
-    registry = torch.serialization._package_registry  # type: ignore[attr-defined]
+    registry = torch.serialization._package_registry
 
     def location(storage: Any) -> str | None:
         tag = session.entries.get(getattr(storage, "_untyped_storage", storage)._cdata)

@@ -90,7 +90,8 @@ def _info(session: Rehearsal, argument: Argument, names: dict[int, str]) -> Tens
 
 def _names(wanted: set[int]) -> dict[int, str]:
     """Storage key -> name: the innermost local variable; a module's attribute beats it."""
-    locals_, attributes = {}, {}
+    locals_: dict[int, str] = {}
+    attributes: dict[int, str] = {}
     seen: set[int] = set()
     for frame in frames.user_frames():
         for owner in _modules(frame):

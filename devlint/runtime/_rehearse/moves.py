@@ -51,6 +51,9 @@ class _Move(torch.autograd.Function):
         return copy, None, None, None, None, None
 
 
+_apply: Any = _Move.apply
+
+
 def move(
     session: Rehearsal,
     tensor: torch.Tensor,
@@ -83,10 +86,10 @@ def move(
         moved = _copied_sparse(tensor, dtype)
         session.place(moved, target, "moved")
         return moved
-    moved = _Move.apply(tensor, session, source, target, dtype, memory_format)
+    copied: torch.Tensor = _apply(tensor, session, source, target, dtype, memory_format)
     if non_blocking and target is CPU and session.poison:
-        _poison(session, moved)
-    return moved
+        _poison(session, copied)
+    return copied
 
 
 def refuse_dtype(session: Rehearsal, target: Any, dtype: torch.dtype) -> None:

@@ -66,12 +66,12 @@ def verify() -> str | None:
 
 C: Any = torch._C
 Base: Any = torch._C.TensorBase
-storage_id: Any = torch._C._storage_id
+storage_id: Any = C._storage_id
 no_torch_function: Any = torch._C.DisableTorchFunction
 function_mode_active: Any = torch._C._is_torch_function_mode_enabled
 current_autograd_node: Any = torch._C._current_autograd_node
-parse_to: Any = torch._C._nn._parse_to  # type: ignore[attr-defined]
-real_device: Any = torch._C.TensorBase.device.__get__  # type: ignore[attr-defined]
+parse_to: Any = torch._C._nn._parse_to
+real_device: Any = torch._C.TensorBase.device.__get__
 group_tensors: Any = torch._C._group_tensors_by_device_and_dtype
 storage_expired: Any = torch.UntypedStorage._expired
 free_weak_ref: Any = torch.UntypedStorage._free_weak_ref

@@ -49,6 +49,9 @@ def rehearse(device: str = "cuda", count: int = 1, *, poison: bool = False) -> I
         try:
             _install(session, patches)
             yield session.report
+        except Exception as error:
+            session.record(error.__cause__ if isinstance(error.__cause__, Exception) else error)
+            raise
         finally:
             patches.undo()
             _finish(session)

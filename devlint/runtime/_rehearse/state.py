@@ -13,6 +13,19 @@ from devlint.runtime._rehearse.report import Ledger, Mismatch, Report, TensorInf
 from devlint.runtime._rehearse.tags import Tags
 
 KINDS = ("cuda", "xpu", "mps")
+# texts of torch's own Python and C++ checks, which hold on the CPU too, and the rule about each
+_KNOWN = (
+    ("Cannot re-initialize", "TDL301"),
+    ("unscale_() has already been called", "TDL407"),
+    ("No inf checks were recorded", "TDL405"),
+    ("Attempting to unscale FP16 gradients", "TDL409"),
+    ("step() has already been called since the last update", "TDL405"),
+    ("must have the same dtype", ""),
+    ("expected scalar type", ""),
+    ("same device", "TDL103"),
+    ("should be the same", ""),
+    ("expected m1 and m2 to have the same dtype", ""),
+)
 _MOST_LINES = 200_000
 
 
@@ -176,6 +189,19 @@ class Rehearsal:
         number = node._sequence_nr() if hasattr(node, "_sequence_nr") else -1
         found = self.lines.get(number + 1)
         return f"{frames.shown(found[0].co_filename)}:{found[1]}" if found is not None else ""
+
+    def record(self, error: Exception) -> None:
+        """Note an error that torch itself raised as it would on the device, unless ``fail`` noted it already."""
+        text = str(error)
+        known = next((rule for part, rule in _KNOWN if part in text), None)
+        if known is None or any(found.message in text for found in self.report.mismatches):
+            return
+        trace, place = error.__traceback__, ("?", 0)
+        while trace is not None:
+            if not frames.is_foreign(trace.tb_frame.f_code):
+                place = (trace.tb_frame.f_code.co_filename, trace.tb_lineno)
+            trace = trace.tb_next
+        self.report.mismatches.append(Mismatch(text, "", *place, known))
 
     def fail(
         self,

@@ -44,7 +44,7 @@ class Tags:
         self._lock = threading.RLock()
         self._sweep_at = _FIRST_SWEEP
         self._bytes = 0
-        self._bytes_at = 1 << 20
+        self._bytes_at = 0
 
     def set(
         self,
@@ -100,7 +100,7 @@ class Tags:
             self._bytes = total
             self.peak = max(self.peak, total)
             self._sweep_at = max(_FIRST_SWEEP, 2 * len(live))
-            self._bytes_at = max(int(self.peak * _PEAK_STEP), int(total * _PEAK_STEP), 1 << 16)
+            self._bytes_at = max(int(self.peak * _PEAK_STEP), int(total * _PEAK_STEP), 1 << 10)
 
     def live_bytes(self, device: Any = None) -> int:
         """Bytes of live storages on the rehearsed device(s)."""

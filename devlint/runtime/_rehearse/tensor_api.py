@@ -141,7 +141,9 @@ def legacy_dtype(name: str) -> torch.dtype:
 
 
 def _reads(session: Rehearsal) -> dict[str, Any]:
-    array, represent, copy_deep, format_ = Tensor.__array__, Tensor.__repr__, Tensor.__deepcopy__, Tensor.__format__
+    original: Any = Tensor
+    array, represent = original.__array__, original.__repr__
+    copy_deep, format_ = original.__deepcopy__, original.__format__
 
     def refuse(tensor: Tensor) -> None:
         device = session.shown_device(tensor)
@@ -195,7 +197,8 @@ def _reads(session: Rehearsal) -> dict[str, Any]:
     def formatted(tensor: Tensor, spec: str) -> str:
         if tensor.dim() == 0 and session.rehearsed(session.device_of(tensor)):
             return format(tensor.item(), spec)
-        return format_(tensor, spec)
+        text: str = format_(tensor, spec)
+        return text
 
     return {
         "numpy": numpy,
