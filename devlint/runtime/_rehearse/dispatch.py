@@ -47,7 +47,9 @@ class DispatchLayer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if kwargs and device is not _MIXED:
             device = _with(entries, device, kwargs.values())
         if device is CPU:
-            return func(*args, **kwargs)
+            if plan.base != "_to_copy" or kwargs.get("device") is None:
+                return func(*args, **kwargs)
+            device = None  # C++ copies to another tensor's device, which it takes for the CPU
         if device is None:
             device = _made_by_torch(session)
             if device is None:
