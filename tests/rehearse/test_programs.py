@@ -470,7 +470,7 @@ def test_good_program_runs(name: str, verdict: Run) -> None:
 @pytest.mark.parametrize("name", ERRORS)
 def test_mistake_is_found(name: str, verdict: Run) -> None:
     got, report, error = verdict(program(ERRORS[name]))
-    assert got == "error" and isinstance(error, (RuntimeError, TypeError, NotImplementedError))
+    assert got == "error" and isinstance(error, (RuntimeError, TypeError, ValueError, NotImplementedError))
     assert [found.file for found in report.mismatches] == ["program.py"]
     assert report.mismatches[0].message in str(error)
 

@@ -88,6 +88,8 @@ class FunctionLayer(TorchFunctionMode):
             kwargs = {}
         if func is Tensor.new_tensor:
             return self._new_tensor(args, kwargs)
+        if func is torch.ctc_loss:
+            args = self._lengths_anywhere(args)
         outer, session.call = session.call, (func, args, kwargs)
         explicit, session.explicit = session.explicit, False
         internals = session.internals
@@ -160,6 +162,16 @@ class FunctionLayer(TorchFunctionMode):
         result = Tensor.new_tensor(*args, **kwargs)
         self.session.place(result, self.session.shown_device(args[0]), "created")
         return result
+
+    def _lengths_anywhere(self, args: Any) -> Any:
+        """``ctc_loss`` copies its lengths to the device of the losses, which C++ takes for the CPU."""
+        lengths = []
+        for value in args[2:4]:
+            if isinstance(value, Tensor) and self.session.device_of(value) is CPU:
+                value = value.clone()
+                self.session.place(value, INTERNAL)
+            lengths.append(value)
+        return (*args[:2], *lengths, *args[4:])
 
     def _check_generator(self, func: Any, args: Any, kwargs: Any, factory: bool) -> None:
         session = self.session
