@@ -45,7 +45,12 @@ def _body(function: Any) -> Any:
     """The same code with its own ``has_torch_function`` guard off, so that calls inside it reach the mode."""
     scope = dict(function.__globals__)
     scope.update(dict.fromkeys(_GUARDS, _no))
-    copy = types.FunctionType(function.__code__, scope, function.__name__, function.__defaults__, function.__closure__)
+    closure = function.__closure__
+    if _dispatches(function):
+        closure = tuple(
+            types.CellType(_body(cell.cell_contents)) if _opens(cell.cell_contents) else cell for cell in closure
+        )
+    copy = types.FunctionType(function.__code__, scope, function.__name__, function.__defaults__, closure)
     copy.__kwdefaults__ = function.__kwdefaults__
     return copy
 
@@ -57,7 +62,15 @@ def _opens(function: Any) -> bool:
         return False
     if function.__module__ == "torch.nn.functional" and function.__name__ in _LEAVES:
         return False
-    return any(name in _GUARDS and name in function.__globals__ for name in function.__code__.co_names)
+    if any(name in _GUARDS and name in function.__globals__ for name in function.__code__.co_names):
+        return True
+    return _dispatches(function) and any(_opens(cell.cell_contents) for cell in function.__closure__ or ())
+
+
+def _dispatches(function: Any) -> bool:
+    """Whether ``boolean_dispatch`` made it: the two functions that it chooses from are in its closure."""
+    code = function.__code__
+    return code.co_name == "fn" and code.co_filename.endswith("_jit_internal.py") and bool(function.__closure__)
 
 
 class FunctionLayer(TorchFunctionMode):

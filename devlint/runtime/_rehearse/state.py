@@ -67,6 +67,7 @@ class Rehearsal:
         self.call: tuple[Any, Any, Any] | None = None
         self.explicit = False
         self.internals = 0
+        self.on_host = 0  # inside a custom operator's kernel, which runs as the CPU's
         self.amp = False
         self.poison = False
         self.pending: list[tuple[torch.Tensor, torch.Tensor]] = []
@@ -111,7 +112,7 @@ class Rehearsal:
 
     def device_of(self, tensor: torch.Tensor) -> Any:
         """Where ``tensor`` lives: a rehearsed device, the CPU, another real device, or ``INTERNAL``."""
-        tag = self.tags.get(tensor)
+        tag = self.tags.get(tensor) if not self.on_host else None
         if tag is not None:
             return tag.device
         with no_torch_function():
