@@ -6,9 +6,11 @@ import inspect
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Iterable
 from functools import lru_cache
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import torch
+from torch import Tensor
+from torch import device as Device
 
 from devlint.runtime import walk
 from devlint.runtime.device import require
@@ -18,19 +20,22 @@ T = TypeVar("T")
 _ASYNC = ("cuda", "xpu")  # copies towards these are ordered by a stream
 _SYNC = ("cpu", "mps")  # an asynchronous copy towards these can be read before it is there
 _BUSY: Any = object()
+_UNKNOWN: Any = object()
+_NOTHING: frozenset[Any] = frozenset()
 
 
-class Move:
-    """One move in progress: what was moved already (by identity), and where to."""
+class Move(dict[int, Any]):
+    """One move in progress: where to, and what was moved already, by identity.
 
-    __slots__ = ("device", "keep", "memo", "non_blocking", "skip")
+    It is its own table because making one is a good part of what moving a small batch costs.
+    """
 
-    def __init__(self, device: torch.device, non_blocking: bool, skip: frozenset[Any]) -> None:
-        self.device = device
-        self.non_blocking = non_blocking
-        self.skip = skip
-        self.memo: dict[int, Any] = {}
-        self.keep: list[Any] = []  # values made on the way: their ids must not be used again
+    __slots__ = ("device", "keep", "non_blocking", "skip")
+
+    device: torch.device
+    non_blocking: bool
+    skip: frozenset[Any]
+    keep: list[Any]  # values made on the way: their ids must not be used again
 
 
 class Cycle(Exception):
@@ -63,7 +68,7 @@ def to_device(
     Source: the tutorial "A guide on good usage of non_blocking and pin_memory() in PyTorch" for the default of
     ``non_blocking``.
     """
-    where = device if type(device) is torch.device else as_device(device)
+    where = device if type(device) is Device else as_device(device)
     if non_blocking is None:
         non_blocking = where.type in _ASYNC
     elif non_blocking and where.type in _SYNC:
@@ -71,9 +76,19 @@ def to_device(
             f"non_blocking=True towards {where}: such a copy can be read before it has arrived, and then gives wrong "
             "data; leave non_blocking out"
         )
-    move = Move(where, non_blocking, names(skip) if skip else frozenset())
     try:
-        return cast(T, _go(batch, move))
+        pair: Any = batch
+        if type(pair) is tuple and len(pair) == 2 and type(pair[0]) is Tensor is type(pair[1]):
+            inputs, targets = pair  # what most loaders yield, without the bookkeeping of nested batches
+            moved = inputs.to(where, non_blocking=non_blocking)
+            same = moved if targets is inputs else targets.to(where, non_blocking=non_blocking)
+            return (moved, same)  # type: ignore[return-value]
+        move = Move()
+        move.device = where
+        move.non_blocking = non_blocking
+        move.skip = names(skip) if skip else _NOTHING
+        move.keep = []
+        return _go(batch, move)  # type: ignore[no-any-return]
     except Cycle:
         raise ValueError(f"the batch contains itself at {walk.cycle_path(batch, 'batch')}") from None
     except RecursionError:
@@ -112,29 +127,25 @@ def names(skip: Iterable[Any]) -> frozenset[Any]:
 
 def _go(value: Any, move: Move) -> Any:
     cls = type(value)
-    if cls is torch.Tensor:
+    if cls is Tensor:
         key = id(value)
-        memo = move.memo
-        if key in memo:
-            return memo[key]
-        moved = memo[key] = value.to(move.device, non_blocking=move.non_blocking)
+        if key in move:
+            return move[key]
+        moved = move[key] = value.to(move.device, non_blocking=move.non_blocking)
         return moved
-    handler = _HANDLERS.get(cls)
+    handler = _HANDLERS.get(cls, _UNKNOWN)
+    if handler is _UNKNOWN:
+        handler = handler_of(cls)  # type: ignore[arg-type]
     if handler is None:
-        if cls in _HANDLERS:
-            return value
-        handler = handler_of(cls)
-        if handler is None:
-            return value
+        return value
     key = id(value)
-    memo = move.memo
-    if key in memo:
-        moved = memo[key]
+    if key in move:
+        moved = move[key]
         if moved is _BUSY:
             raise Cycle
         return moved
-    memo[key] = _BUSY
-    moved = memo[key] = handler(value, move)
+    move[key] = _BUSY
+    moved = move[key] = handler(value, move)
     return moved
 
 
@@ -146,11 +157,24 @@ def _dict(value: Any, move: Move) -> Any:
 
 
 def _list(value: Any, move: Move) -> Any:
-    return [_go(item, move) for item in value]
+    device = move.device
+    non_blocking = move.non_blocking
+    moved = []
+    for item in value:  # _go, in place for tensors
+        if type(item) is Tensor:
+            key = id(item)
+            if key in move:
+                moved.append(move[key])
+            else:
+                new = move[key] = item.to(device, non_blocking=non_blocking)
+                moved.append(new)
+        else:
+            moved.append(_go(item, move))
+    return moved
 
 
 def _tuple(value: Any, move: Move) -> Any:
-    return tuple([_go(item, move) for item in value])
+    return tuple(_list(value, move))
 
 
 def _tuple_subclass(value: Any, move: Move) -> Any:
@@ -212,7 +236,7 @@ def _own_attributes(value: Any, moved: Any, move: Move) -> Any:
 
 
 @lru_cache(maxsize=512)
-def handler_of(cls: type) -> Any:
+def handler_of(cls: Any) -> Any:
     """The function that moves values of a type, or None for types that are passed through."""
     from devlint.runtime import move_objects
 

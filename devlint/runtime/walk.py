@@ -14,7 +14,7 @@ Child = tuple[str, Any]
 
 
 @lru_cache(maxsize=512)
-def field_names(cls: type) -> tuple[str, ...]:
+def field_names(cls: Any) -> tuple[str, ...]:
     """The names of the attributes that a class declares: dataclass and attrs fields, and slots."""
     names: dict[str, None] = {}
     if dataclasses.is_dataclass(cls):
@@ -31,7 +31,8 @@ def field_names(cls: type) -> tuple[str, ...]:
 
 def attributes(value: Any) -> Iterator[Child]:
     """The attributes that are set on an object: declared ones first, then those of its ``__dict__``."""
-    declared = field_names(type(value))
+    cls: Any = type(value)
+    declared = field_names(cls)
     own: dict[str, Any] = getattr(value, "__dict__", {})
     for name in declared:
         try:
