@@ -79,6 +79,7 @@ class DispatchLayer(TorchDispatchMode):  # type: ignore[no-untyped-call]
             if not any(text in str(error) for text in _MISSING):
                 raise
             result = _in_float32(func, args, kwargs, error)
+            session.report.note(f"{func}: run in float32, the CPU has no half-precision kernel")
         if device is not CPU and device is not None:
             if type(result) is Tensor:
                 key = _key(result)

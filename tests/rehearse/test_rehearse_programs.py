@@ -6,6 +6,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from devlint.runtime._rehearse import Report, rehearse  # noqa: E402
+
 PRELUDE = """
 import copy, io, threading, warnings
 import numpy as np, torch, torch.nn as nn, torch.nn.functional as F
@@ -448,6 +450,26 @@ torch.bincount(torch.tensor([1], device=D))
 torch.zeros(3).copy_(torch.ones(3, device=D))
 """,
 }
+
+
+@pytest.fixture
+def verdict() -> Callable[[Callable[[], object]], tuple[str, Report, Exception | None]]:
+    """Runs a function on two rehearsed GPUs; gives ``ok``, ``sync`` or ``error``, the report and the error."""
+
+    def run(body: Callable[[], object]) -> tuple[str, Report, Exception | None]:
+        torch.manual_seed(0)
+        error: Exception | None = None
+        with_report: list[Report] = []
+        try:
+            with rehearse("cuda", count=2) as report:
+                with_report.append(report)
+                body()
+        except Exception as raised:
+            error = raised
+        found = with_report[0]
+        return ("error" if error else "sync" if found.syncs else "ok"), found, error
+
+    return run
 
 
 Run = Callable[[Callable[[], object]], tuple[str, object, "Exception | None"]]
