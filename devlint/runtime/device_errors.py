@@ -57,7 +57,7 @@ _PATTERNS: tuple[tuple[str, str, str], ...] = (
     ("mismatch", r"Placeholder storage has not been allocated on (?P<d0>MPS) device", _MOVE),
     ("mismatch", rf"Unhandled FakeTensor Device Propagation for (?P<method>[\w.]+), found two different devices "
      rf"(?P<d0>{_DEVICE}), (?P<d1>{_DEVICE})", _MOVE),
-    ("mismatch", rf"(?P<argument>\w+) must be on the same (?:CUDA )?device", _MOVE),
+    ("mismatch", r"(?P<argument>\w+) must be on the same (?:CUDA )?device", _MOVE),
     ("weight", r"Input type \((?P<d0>[\w.]+)\) and (?:weight|bias) type \((?P<d1>[\w.]+)\) should be the same", _WEIGHT),
     ("weight", r"Input and (?:hidden|parameter) tensors are not at the same device, found input tensor at "
      rf"(?P<d0>{_DEVICE}) and (?:hidden|parameter) tensor at (?P<d1>{_DEVICE})", _WEIGHT),

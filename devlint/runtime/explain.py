@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import linecache
 import os
 import re
@@ -24,6 +25,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 SHOWN = 12
 _MARK = "devlint: tensors of"
 _CHAIN = re.compile(r"(?<![\w.])[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
+_STRING = re.compile(r"""'[^'\n]*'|"[^"\n]*\"""")
 _HERE = os.path.dirname(__file__) + os.sep
 
 
@@ -144,10 +146,13 @@ def _named(frame: FrameType, line: int) -> Iterator[Named]:
     wanted = _statement(frame, line)
     seen: set[int] = set()
     code = frame.f_code
-    arguments = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + 2]
-    chains = list(dict.fromkeys(_CHAIN.findall(wanted)))
+    starred = bool(code.co_flags & inspect.CO_VARARGS) + bool(code.co_flags & inspect.CO_VARKEYWORDS)
+    arguments = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + starred]
+    chains = list(dict.fromkeys(_CHAIN.findall(_STRING.sub("", wanted))))
     yielded = False
     for chain in chains:
+        if any(other.startswith(f"{chain}.") for other in chains):
+            continue
         for found in _chain(chain, frame, arguments, seen):
             yielded = True
             yield found
@@ -157,7 +162,7 @@ def _named(frame: FrameType, line: int) -> Iterator[Named]:
 
 
 def _statement(frame: FrameType, line: int) -> str:
-    """The text of the innermost statement around a line, without its strings."""
+    """The text of the innermost statement around a line, as far as it reads names."""
     import ast
 
     source = "".join(linecache.getlines(frame.f_code.co_filename, frame.f_globals))
@@ -273,14 +278,10 @@ def _fix(parsed: DeviceError, tensors: list[Named]) -> str:
         groups.setdefault(str(named[2].device), []).append(named)
     if len(groups) != 2:
         return parsed.advice
-    for device, members in groups.items():
-        other = next(name for name in groups if name != device)
-        for path, what, _ in members:
-            if "not registered" in what and device == "cpu":
-                attribute = path.rpartition(".")[2]
-                return (
-                    f"register `{path}` in __init__, self.register_buffer({attribute!r}, ...), so that .to() moves it"
-                )
+    for path, what, tensor in tensors:
+        if "not registered" in what and tensor.device.type == "cpu":
+            attribute = path.rpartition(".")[2]
+            return f"register `{path}` in __init__, self.register_buffer({attribute!r}, ...), so that .to() moves it"
     odd, rest = sorted(groups, key=lambda device: (device != "cpu", len(groups[device])))
     path, what, _ = groups[odd][0]
     if "parameter" in what or "buffer" in what:
