@@ -14,7 +14,13 @@ _ADVICE = "create it there: `device={}`"
 
 class DeviceMismatch(MeetCheck):
     rules = (
-        Rule("TDL103", "device-mismatch-op", "the operands of an operation are on different devices", fix="unsafe"),
+        Rule(
+            "TDL103",
+            "device-mismatch-op",
+            "the operands of an operation are on different devices",
+            fix="unsafe",
+            default=False,
+        ),
         Rule(
             "TDL105",
             "cuda-index-into-cpu-tensor",
@@ -36,7 +42,7 @@ class DeviceMismatch(MeetCheck):
                 continue
             if meet.kind == "index" and meet.operands[0] is not left:
                 continue
-            weight = meet.kind == "loss" and meet.operands[0] is left and left.value.name.endswith("Loss")
+            weight = left.value.kind == "loss"
             code = "TDL114" if weight else "TDL105" if meet.kind == "index" else "TDL103"
             self._report(code, meet, left, other)
             return

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from devlint.checks.base import Rule
 from devlint.checks.meeting import MeetCheck, describe, step_evidence
 from devlint.findings import Edit, Fix
@@ -28,11 +30,16 @@ class HostSinks(MeetCheck):
             return
         if meet.kind == "numpy" and place.kind == "accelerator":
             self._report("TDL107", meet, operand, "NumPy cannot read it there; copy it first: `.cpu()`")
-        elif meet.kind == "lengths" and place.kind in ("accelerator", "input", "home"):
-            if place.kind == "accelerator" or meet.in_forward:
+        elif meet.kind == "lengths" and place.kind != "cpu":
+            if place.kind == "accelerator" or (place.kind == "input" and self._moved_by_caller(place.symbol)):
                 self._report(
                     "TDL108", meet, operand, "the lengths must be on the CPU: `.cpu()`, which costs nothing there"
                 )
+
+    def _moved_by_caller(self, parameter: str) -> bool:
+        """Whether the file moves, to a device, what goes by the parameter's name."""
+        pattern = rf"^[^#\n]*\b{re.escape(parameter)}\b[^=\n]*=(?!=)[^\n]*\.(?:to|cuda)\("
+        return re.search(pattern, self.file.source.text, re.M) is not None
 
     def _report(self, code: str, meet: Meet, operand: Operand, advice: str) -> None:
         name = meet.unit.code(operand.node)

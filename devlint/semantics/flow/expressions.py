@@ -269,7 +269,7 @@ class Expressions:
         if joined is not UNKNOWN or test is None:
             return joined
         for moved, kept in ((one, other), (other, one)):
-            same = moved.kind == kept.kind and moved.kind in ("tensor", "module", "container", "batch")
+            same = moved.kind in ("tensor", "module", "batch") and kept.kind in (moved.kind, "unknown")
             if same and moved.place is not None and moved.place.kind == "accelerator":
                 if kept.place is None or kept.place.kind != "accelerator":
                     if api.CAPABILITY.search(self.unit_code(test)):
@@ -558,13 +558,14 @@ class Expressions:
             result = self._combine("operation", node, Operand(func.value, base), *tensors)
             return result if tensors else self._derived(base, node)
         if method in api.KEEP_METHODS:
+            derived = self._derived(base, node)
             if method in ("max", "min", "sort", "topk", "nonzero", "split", "chunk", "unbind"):
-                return (
-                    Value("container", items={"*": self._derived(base, node)})
-                    if self._several(node, method)
-                    else (self._derived(base, node))
-                )
-            return self._derived(base, node)
+                if self._several(node, method):
+                    return Value("container", items={"*": derived})
+            if method in ("argsort", "nonzero", "unsqueeze", "view", "reshape", "expand", "repeat", "flatten"):
+                return replace(derived, maybe_scalar=False)
+            whole = method in api.REDUCTIONS and not any(o.keyword in ("", "dim", "axis") for o in operands)
+            return replace(derived, maybe_scalar=base.maybe_scalar or whole)
         return UNKNOWN
 
     def _several(self, node: cst.Call, method: str) -> bool:

@@ -70,7 +70,7 @@ class Notes:
 
     def move(self, move: Move) -> None:
         """Note a move."""
-        key = (move.node, move.value.source)
+        key = (move.node, move.value.source, move.value.steps[0].node if move.value.steps else None)
         if key not in self._seen:
             self._seen.add(key)
             self.moves.append(move)

@@ -424,8 +424,8 @@ class World:
         """The result of calling a module or a loss."""
         tensors = [operand for operand in operands if operand.value.kind == "tensor"]
         if callee.kind == "loss":
-            held = [Operand(node.func, replace(callee, kind="tensor"))] if callee.place is not None else []
-            return run._combine("loss", node, *held, *tensors)
+            run._meet("loss", node, Operand(node.func, callee), *tensors)
+            return run._combine("loss", node, *tensors)
         for operand in operands:
             items = operand.value.items if operand.value.kind == "container" else None
             tensors += [Operand(operand.node, v) for v in (items or {}).values() if v.kind == "tensor"]
