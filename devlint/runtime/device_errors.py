@@ -50,8 +50,6 @@ _PATTERNS: tuple[tuple[str, str, str], ...] = (
     ("mismatch", rf"Tensor on device (?P<d0>{_DEVICE}) is not on the expected device (?P<d1>{_DEVICE})", _MOVE),
     ("mismatch", r"Tensor for (?:argument #\d+ )?'?(?P<argument>\w+)'? is on (?P<d0>\w+), but expected (?:it|them) to be "
      r"on (?P<d1>\w+)", _MOVE),
-    ("mismatch", r"Tensor for 'out' is on (?P<d0>\w+), Tensor for argument #\d+ '(?P<argument>\w+)' is on (?P<d1>\w+)",
-     _MOVE),
     ("mismatch", r"Expected object of (?:device type|backend) (?P<d0>\w+) but got (?:device type|backend) (?P<d1>\w+) for "
      r"argument #\d+ '(?P<argument>\w+)'", _MOVE),
     ("mismatch", r"Placeholder storage has not been allocated on (?P<d0>MPS) device", _MOVE),

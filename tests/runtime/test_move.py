@@ -192,7 +192,7 @@ def test_a_collection_that_cannot_be_rebuilt_is_named() -> None:
 
 
 def test_a_missing_device_says_why() -> None:
-    with pytest.raises(DeviceUnavailableError, match="cuda cannot be used: .*build without CUDA"):
+    with pytest.raises(DeviceUnavailableError, match=r"cuda cannot be used: .*build without CUDA"):
         to_device({"x": torch.zeros(1)}, "cuda")
 
 
