@@ -256,7 +256,8 @@ def verdict(batch: Any, moved: Any, tensors: Callable[[Any], list[torch.Tensor]]
     found = tensors(moved)
     if any(item.device.type != device for item in found):
         return "left"
-    if type(moved) is not type(batch):
+    parameter = isinstance(batch, torch.nn.Parameter)  # torch's own .to() gives a plain tensor: not held against anyone
+    if type(moved) is not type(batch) and not parameter:
         return "type"
     for attribute in ("label", "maxlen", "default_factory", "n"):
         if hasattr(batch, attribute) and getattr(moved, attribute, None) != getattr(batch, attribute):

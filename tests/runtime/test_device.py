@@ -49,7 +49,7 @@ def test_each_process_of_a_launcher_takes_its_own(monkeypatch: pytest.MonkeyPatc
 
 def test_a_rank_past_the_devices_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCAL_RANK", "5")
-    with rehearse(count=2), pytest.raises(DeviceUnavailableError, match="2 cuda devices.*LOCAL_RANK is 5"):
+    with rehearse(count=2), pytest.raises(DeviceUnavailableError, match=r"2 cuda devices.*LOCAL_RANK is 5"):
         best_device()
 
 
@@ -186,7 +186,7 @@ def test_it_holds_for_this_thread_only() -> None:
 
 
 def test_functions_that_run_later_are_refused() -> None:
-    with pytest.raises(TypeError, match="cannot decorate .*items: its body runs after"):
+    with pytest.raises(TypeError, match=r"cannot decorate .*items: its body runs after"):
 
         @default_device("meta")
         def items() -> Any:
