@@ -89,7 +89,7 @@ class PreloadedDataset(Dataset[Any]):
         if self._columns is None:
             raise TypeError("samples of different shapes can only be had one by one")
         if not isinstance(index, slice):
-            index = torch.as_tensor(index, dtype=None if len(index) else torch.long).to(self.device)
+            index = to_device(torch.as_tensor(index, dtype=None if len(index) else torch.long), self.device)
         return self._build(_select(self._columns, index))
 
 
