@@ -98,19 +98,18 @@ class default_device:
         from devlint.runtime.move import as_device
 
         self.device = as_device(device)
-        self._entered: list[Any] = []
 
     def __enter__(self) -> torch.device:
         require(self.device)
-        context: Any = torch.utils._device.DeviceContext(self.device)
+        context: Any = self.device
         context.__enter__()
-        self._entered.append(context)
         return self.device
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._entered.pop().__exit__(kind, error, traceback)
+        context: Any = self.device
+        context.__exit__(kind, error, traceback)
 
     def __call__(self, function: F) -> F:
         if inspect.isgeneratorfunction(function) or inspect.iscoroutinefunction(function):

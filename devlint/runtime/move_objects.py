@@ -58,7 +58,9 @@ def _forwards(value: Any) -> bool:
 def _record(value: Any, move: Move) -> Any:
     """A copy of an object with its attributes moved; neither ``__init__`` nor ``__post_init__`` runs again."""
     moved = copy.copy(value)
-    for name, item in list(walk.attributes(value)):
+    content = list(walk.attributes(value))
+    move.keep.append(content)
+    for name, item in content:
         new = item if name in move.skip else _go(item, move)
         if new is not item:
             object.__setattr__(moved, name, new)  # frozen classes refuse their own
