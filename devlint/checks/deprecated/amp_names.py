@@ -51,7 +51,7 @@ class AmpNames(Check):
 
     def _reference(self, node: cst.Name | cst.Attribute) -> None:
         above = self.parent(node)
-        if isinstance(above, cst.Attribute) or isinstance(above, (cst.ImportAlias, cst.ImportFrom, cst.AsName)):
+        if isinstance(above, (cst.Attribute, cst.ImportAlias, cst.ImportFrom, cst.AsName)):
             return
         old = _OLD.get(self.name(node))
         if old is None or is_compatibility_code(self.unit, node):

@@ -14,6 +14,7 @@ from devlint.semantics.tree import dotted
 
 _DTYPES = {"Float": "float32", "Double": "float64", "Half": "float16", "BFloat16": "bfloat16"}
 _TYPE = re.compile(r"torch\.(cuda\.)?(Float|Double|Half|BFloat16)Tensor")
+_CUDA = re.compile(r"\bcuda\b")
 
 
 class SetDefaultTensorType(Check):
@@ -54,7 +55,12 @@ class SetDefaultTensorType(Check):
         kind = self._type(value)
         if kind is None or (kind[0] and not cuda):
             return None
-        return self._set(node, kind[1], '"cuda"' if kind[0] else "")
+        if kind[0]:
+            return self._set(node, kind[1], '"cuda"')
+        # The old call also ends an earlier CUDA default, which setting the dtype alone would leave in force.
+        if _CUDA.search(self.file.source.text):
+            return self._set(node, kind[1], '"cpu"') if cuda else None
+        return self._set(node, kind[1], "")
 
     def _set(self, node: cst.Call, dtype: str, device: str) -> Fix | None:
         names = self.file.names
@@ -70,8 +76,10 @@ class SetDefaultTensorType(Check):
             text += f"{indent}{placer}({device})"
             needs += other
             title = "Set the default dtype and the default device"
-        root = dotted(node.func).partition(".")[0]
-        gone = () if names.aliases.get(root) == {"torch"} else (root,)
+        value_of = node.args[0].value
+        parts = (value_of.body, value_of.orelse) if isinstance(value_of, cst.IfExp) else (value_of,)
+        roots = dict.fromkeys(dotted(part).partition(".")[0] for part in (node.func, *parts))
+        gone = tuple(root for root in roots if root and names.aliases.get(root, {"torch"}) != {"torch"})
         edit = replace(self.unit, node, text)
         return Fix(title, (edit,), "unsafe" if device else "safe", needs + more, gone)
 
