@@ -361,8 +361,8 @@ class TrainStep:
             ValueError: if there is a scheduler now and was none then, or the other way round.
         """
         if (self.scheduler is None) != (state["scheduler"] is None):
-            then, now = ("no", "a") if state["scheduler"] is None else ("a", "no")
-            raise ValueError(f"TrainStep.load_state_dict: the state has {then} scheduler, this TrainStep has {now} one")
+            then, now = ("no", "one") if state["scheduler"] is None else ("a", "none")
+            raise ValueError(f"TrainStep.load_state_dict: the state has {then} scheduler, this TrainStep has {now}")
         unwrap(self.model).load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
         if self.scheduler is not None:
