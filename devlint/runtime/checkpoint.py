@@ -20,6 +20,13 @@ class CheckpointError(RuntimeError):
     """A checkpoint that cannot be read, or does not fit the objects that are to be loaded."""
 
 
+class _Damaged(Exception):
+    """torch cannot make out the file."""
+
+
+_written: dict[Path, tuple[int, ...]] = {}  # files that are known to be good, and what tells that they are the same
+
+
 def save_checkpoint(path: str | os.PathLike[str], **objects: Any) -> None:
     """Write a checkpoint that is either all there or not there, even if the process is killed or power fails.
 
@@ -49,6 +56,7 @@ def save_checkpoint(path: str | os.PathLike[str], **objects: Any) -> None:
         os.fsync(file.fileno())
     _keep(target)
     os.replace(temporary, target)
+    _written[target.absolute()] = _identity(target)
     _sync_folder(target.parent)
 
 
@@ -104,13 +112,18 @@ def _read_newest(path: Path) -> tuple[Path, dict[str, Any]]:
     for candidate in _candidates(path):
         problem = _damage(candidate)
         if not problem:
+            try:
+                content = _read(candidate)
+            except _Damaged as damaged:
+                problem = str(damaged)
+        if not problem:
             if problems:
                 warnings.warn(
                     f"checkpoint {problems[0]}; going on from the one before it, {candidate}",
                     RuntimeWarning,
                     stacklevel=4,
                 )
-            return candidate, _read(candidate)
+            return candidate, content
         problems.append(f"{candidate} {problem}")
     if not exists(path):
         raise FileNotFoundError(f"no checkpoint {path}")
@@ -141,7 +154,7 @@ def _read(path: Path) -> dict[str, Any]:
             f"written by save_checkpoint ({reason})"
         ) from None
     except RuntimeError as error:
-        raise CheckpointError(f"{path} is no checkpoint of torch's: {str(error).splitlines()[0]}") from None
+        raise _Damaged(f"is damaged ({str(error).splitlines()[0].partition('. ')[0]})") from None
     if not isinstance(content, dict):
         raise CheckpointError(f"{path} holds a {type(content).__name__}; it was not written by save_checkpoint")
     return content
@@ -149,7 +162,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 def _keep(path: Path) -> None:
     """Make the present file the previous one, without a moment in which there is none. A broken one is not kept."""
-    if not zipfile.is_zipfile(path):
+    if not path.exists() or (_written.get(path.absolute()) != _identity(path) and _damage(path)):
         return
     previous = _candidates(path)[1]
     link = path.with_name(f".{path.name}.link")
@@ -160,6 +173,11 @@ def _keep(path: Path) -> None:
         os.replace(path, previous)
     else:
         os.replace(link, previous)
+
+
+def _identity(path: Path) -> tuple[int, ...]:
+    status = path.stat()
+    return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def _sync_folder(folder: Path) -> None:

@@ -11,8 +11,18 @@ FACTORIES = frozenset(
 )
 """Make a tensor on the default device, or on `device=`."""
 CPU_CONSTRUCTORS = frozenset(
-    ("torch.from_numpy", "torch.Tensor", "torch.FloatTensor", "torch.LongTensor", "torch.IntTensor")
-    + ("torch.DoubleTensor", "torch.BoolTensor", "torch.ByteTensor", "torch.HalfTensor", "torch.frombuffer")
+    (
+        "torch.from_numpy",
+        "torch.Tensor",
+        "torch.FloatTensor",
+        "torch.LongTensor",
+        "torch.IntTensor",
+        "torch.DoubleTensor",
+        "torch.BoolTensor",
+        "torch.ByteTensor",
+        "torch.HalfTensor",
+        "torch.frombuffer",
+    )
 )
 """Make a tensor on the CPU, whatever the default device is."""
 LIKE = frozenset(f"torch.{name}_like" for name in "zeros ones empty full rand randn randint".split())
