@@ -19,7 +19,6 @@ class DeviceMismatch(MeetCheck):
             "device-mismatch-op",
             "the operands of an operation are on different devices",
             fix="unsafe",
-            default=False,
         ),
         Rule(
             "TDL105",
@@ -36,9 +35,11 @@ class DeviceMismatch(MeetCheck):
             place = other.value.place
             if place is None or place.kind != "accelerator" or left.value.source not in ("factory", "numpy", "moved"):
                 continue
-            if self._is_module(left, meet):
-                if meet.kind == "module" and meet.operands[0] is left:
-                    self._report_module(meet, left, other)
+            if left.value.kind == "module":
+                self._report_module(meet, left, other)
+                continue
+            if meet.kind == "module" and other.value.kind != "module":
+                # What a model does with its arguments is not seen here: some it may well want on the CPU.
                 continue
             if meet.kind == "index" and meet.operands[0] is not left:
                 continue
@@ -46,9 +47,6 @@ class DeviceMismatch(MeetCheck):
             code = "TDL114" if weight else "TDL105" if meet.kind == "index" else "TDL103"
             self._report(code, meet, left, other)
             return
-
-    def _is_module(self, operand: Operand, meet: Meet) -> bool:
-        return meet.kind == "module" and meet.operands[0] is operand
 
     def _report_module(self, meet: Meet, module: Operand, other: Operand) -> None:
         name = meet.unit.code(module.node)

@@ -23,7 +23,6 @@ class PartialBatchTransfer(MeetCheck):
             "partial-batch-transfer",
             "one element of a batch is moved to the device, another reaches the loss or model on the CPU",
             fix="unsafe",
-            default=False,
         ),
         Rule(
             "TDL104",

@@ -60,9 +60,7 @@ PARAMETRIC = frozenset(
 )
 """Modules that surely hold parameters or buffers."""
 CONTAINERS = frozenset(("torch.nn.Sequential", "torch.nn.ModuleList", "torch.nn.ModuleDict"))
-SEVERAL = frozenset(
-    f"torch.{name}" for name in "meshgrid split chunk unbind sort topk broadcast_tensors tensor_split nonzero".split()
-)
+SEVERAL = frozenset(f"torch.{name}" for name in "meshgrid split chunk unbind sort topk tensor_split nonzero".split())
 """Functions that return several tensors, all where their arguments are."""
 COMBINE_METHODS = frozenset(
     "add add_ sub sub_ mul mul_ div div_ matmul mm bmm mv dot addmm baddbmm where gather scatter scatter_ scatter_add "
@@ -108,5 +106,8 @@ HOST_FUNCTION = re.compile(
 FRAMEWORK_ROOTS = frozenset(
     "pytorch_lightning lightning lightning_fabric accelerate ignite deepspeed torch_xla horovod composer dgl fastai "
     "torch_geometric colossalai catalyst torchtnt".split()
+)
+COUNTER = re.compile(
+    r"_?(?:i|j|k|n|it|idx|index|step|count|cnt|\w*_(?:i|idx|index|id|num|step)|iteration|batch_?i(?:dx|d)?|_+)"
 )
 WRAPPERS = frozenset("tqdm trange track iter islice list reversed progress_bar prog tqdm_notebook".split())

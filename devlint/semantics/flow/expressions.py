@@ -391,6 +391,9 @@ class Expressions:
         if name == "torch.utils.data.DataLoader":
             step = Step(node, self.unit, "")
             return Value("loader", CPU, "factory", (step,), step) if self.world.loads_on_cpu(self, node) else UNKNOWN
+        if name == "torch.broadcast_tensors":
+            # It expands each tensor where it is, and so takes any mix of devices.
+            return UNKNOWN
         if name in api.SEVERAL and operands:
             given = [operand for operand in operands if operand.value.kind == "tensor"]
             one = self._combine("operation", node, *given) if given else UNKNOWN

@@ -220,8 +220,11 @@ class Run(Expressions):
 
     # -- binding ---------------------------------------------------------------------------------------------------
 
-    def parameters(self, function: cst.FunctionDef, given: dict[str, Value]) -> None:
-        """Bind a function's parameters: to the arguments that are known, else to what their use proves."""
+    def parameters(self, function: cst.FunctionDef, given: dict[str, Value], *, called: bool = False) -> None:
+        """Bind a function's parameters: to the arguments that are known, else to what their use proves.
+
+        `called` tells that the arguments are those of a call, so that a parameter without one has its default.
+        """
         params = function.params
         facts = self.world.parameter_facts(self.unit, function, self.in_module)
         rest = [star for star in (params.star_arg, params.star_kwarg) if isinstance(star, cst.Param)]
@@ -230,6 +233,8 @@ class Run(Expressions):
             for key in [key for key in self.env if key == name or key.startswith((name + ".", name + "["))]:
                 del self.env[key]
             known = given.get(name)
+            if called and name not in given and isinstance(param.default, cst.SimpleString):
+                known = self.value(param.default)
             self.env[name] = known if known is not None and known.kind != "unknown" else facts.get(name, UNKNOWN)
 
     def bind(self, target: cst.CSTNode, value: Value) -> None:
@@ -271,17 +276,17 @@ class Run(Expressions):
 
     # -- loops over loaders ----------------------------------------------------------------------------------------
 
-    def iterated(self, node: cst.BaseExpression, loop: cst.For | None = None) -> Value:
-        """What one round of a loop over `node` yields."""
+    def iterated(self, node: cst.BaseExpression, loop: cst.For | None = None, *, part: bool = False) -> Value:
+        """What one round of a loop over `node` yields; `part` tells that it is a part of what the loop's target takes."""
         if isinstance(node, cst.Call):
             name = dotted(node.func).rpartition(".")[2]
             if name == "enumerate" and node.args:
-                return Value("container", items={0: HOST, 1: self.iterated(node.args[0].value, loop)})
+                return Value("container", items={0: HOST, 1: self.iterated(node.args[0].value, loop, part=True)})
             if name == "zip":
-                parts = [self.iterated(arg.value, loop) for arg in node.args]
+                parts = [self.iterated(arg.value, loop, part=True) for arg in node.args]
                 return Value("container", items=dict(enumerate(parts)))
             if name in api.WRAPPERS and node.args:
-                return self.iterated(node.args[0].value, loop)
+                return self.iterated(node.args[0].value, loop, part=part)
             if name == "range":
                 for arg in node.args:
                     self.value(arg.value)
@@ -300,9 +305,18 @@ class Run(Expressions):
             return items[0] if len({(item.kind, item.place) for item in items}) == 1 else UNKNOWN
         if value.kind == "tensor":
             return self._derived(value, node)
-        if value.kind == "unknown" and loop is not None and self.world.loads_batches(self.unit, loop):
-            return Value("batch", CPU, "element")
+        if value.kind in ("unknown", "container") and loop is not None and self.world.loads_batches(self.unit, loop):
+            batch = Value("batch", CPU, "element")
+            return Value("container", items={0: HOST, 1: batch}) if not part and _counts(loop.target) else batch
         return UNKNOWN
+
+
+def _counts(target: cst.BaseExpression) -> bool:
+    """Whether a loop's target is a counter and a batch, so that something like `enumerate` stands behind the loop."""
+    if not isinstance(target, cst.Tuple) or len(target.elements) != 2:
+        return False
+    first, second = (element.value for element in target.elements)
+    return isinstance(second, (cst.Tuple, cst.List)) or api.COUNTER.fullmatch(dotted(first)) is not None
 
 
 def result_of(returned: list[Value]) -> Value:

@@ -328,7 +328,8 @@ class World:
             return
         attributes = self._attributes.setdefault(owner, {})
         if function.name.value != "__init__":
-            if name not in attributes and value.kind in ("device", "module", "loss", "loader"):
+            settled = value.kind in ("device", "loader") or (value.kind == "module" and is_moved(value))
+            if name not in attributes and settled:
                 attributes[name] = value
             return
         if run.in_module:
@@ -344,7 +345,7 @@ class World:
                 value = UNKNOWN
         elif value.kind == "tensor":
             value = UNKNOWN
-        elif value.kind == "module" and (value.place is None or value.place.kind != "accelerator"):
+        elif value.kind in ("module", "loss") and not is_moved(value):
             # Who built it may move it later, or the class may be a module through a base that is not seen here.
             value = UNKNOWN
         attributes[name] = value if name not in attributes or attributes[name].kind == value.kind else UNKNOWN
@@ -431,7 +432,7 @@ class World:
             tensors += [Operand(operand.node, v) for v in (items or {}).values() if v.kind == "tensor"]
         placed = [operand for operand in tensors if operand.value.place is not None]
         if callee.place is not None and placed and not self.framework:
-            module = Operand(node.func, replace(callee, kind="tensor"))
+            module = Operand(node.func, replace(callee, kind="module"))
             for operand in placed:
                 run._meet("module", node, module, operand)
         if len(placed) > 1:
@@ -470,7 +471,7 @@ class World:
             return self._results[memo]
         in_module = owner is not None and self.is_module(unit, owner)
         inner = Run(self, unit, class_node=owner, in_module=in_module, function=function, depth=run.depth + 1)
-        inner.parameters(function, given)
+        inner.parameters(function, given, called=True)
         self._active.append(function)
         goes_on = inner.suite(function.body)
         self._active.pop()
@@ -483,6 +484,11 @@ class World:
     def _memo_key(self, function: cst.FunctionDef, given: dict[str, Value]) -> tuple[object, ...]:
         parts = tuple(sorted((name, value.kind, repr(value.place), value.source) for name, value in given.items()))
         return (function, parts)
+
+
+def is_moved(value: Value) -> bool:
+    """Whether the value was moved to what may be an accelerator."""
+    return value.place is not None and value.place.kind == "accelerator"
 
 
 def _root(node: cst.CSTNode) -> str:
