@@ -9,7 +9,7 @@ from devlint.findings import Evidence, Finding, Fix
 from devlint.lazycst import cst
 from devlint.semantics.flow.meets import Meet, Operand
 from devlint.semantics.flow.values import Place, Step, mixes
-from devlint.units import Unit
+from devlint.units import Unit, UnitTooDeep
 
 
 class MeetCheck(Check):
@@ -17,14 +17,26 @@ class MeetCheck(Check):
 
     def __init__(self, file: File) -> None:
         super().__init__(file)
+        self._units: set[str] = set()
         self._told: set[tuple[str, cst.CSTNode]] = set()
 
     def finish_unit(self) -> None:
         """Run the interpreter over the unit, and pass on what it noted."""
         self.file.placement.world.interpret(self.unit)
+        self._units.add(self.unit.name)
+
+    def interpret_callers(self) -> None:
+        """Run the units that mention one that was walked, too: what they hand over proves more of it."""
+        for unit in self.file.units:
+            if unit.name not in self._units and not unit.words.isdisjoint(self._units - {""}):
+                try:
+                    self.file.placement.world.interpret(unit)
+                except UnitTooDeep:
+                    continue
 
     def finish(self) -> None:
         """Judge every meeting of the file once."""
+        self.interpret_callers()
         for meet in self.file.placement.world.notes.meets:
             self.judge(meet)
 

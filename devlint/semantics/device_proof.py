@@ -36,8 +36,30 @@ class DeviceProof:
         if isinstance(node, cst.Call):
             return self._file.names.qualified(node.func, unit) == "torch.device"
         if isinstance(node, cst.BooleanOperation):
-            return self._is_device(node.left, unit) and self._is_device(node.right, unit)
+            return self._is_device(node.right, unit) and (
+                self._is_device(node.left, unit) or self._is_never_given(node.left, unit)
+            )
         return isinstance(node, cst.Attribute) and node.attr.value == "device" and self.is_tensor_device(node, unit)
+
+    def _is_never_given(self, node: cst.BaseExpression, unit: Unit) -> bool:
+        """Whether `node` is a parameter that defaults to None, and the file calls its function, never with arguments."""
+        function = unit.enclosing(node, cst.FunctionDef)
+        if function is None or not isinstance(node, cst.Name):
+            return False
+        params = (*function.params.params, *function.params.kwonly_params)
+        default = next((param.default for param in params if param.name.value == node.value), None)
+        if not isinstance(default, cst.Name) or default.value != "None":
+            return False
+        owner = unit.enclosing(function, cst.ClassDef)
+        called = owner.name.value if owner is not None else function.name.value
+        calls = [
+            call
+            for other in self._file.units
+            if called in other.words
+            for call in other.below(other.module)
+            if isinstance(call, cst.Call) and dotted(call.func).rpartition(".")[2] == called
+        ]
+        return bool(calls) and not any(call.args for call in calls)
 
     def is_tensor_device(self, node: cst.Attribute, unit: Unit) -> bool:
         """Whether `<value>.device` is that of a tensor."""

@@ -9,6 +9,7 @@ from devlint.edits import has_unpacking, remove_argument, replace
 from devlint.findings import Edit, Fix
 from devlint.lazycst import cst
 from devlint.semantics.data_loader import DATA_LOADER, is_literal, is_set, option
+from devlint.semantics.origins import Origins
 from devlint.semantics.tree import dotted
 
 _NEED_WORKERS = ("persistent_workers", "prefetch_factor", "multiprocessing_context", "timeout")
@@ -99,7 +100,17 @@ class WorkerOptions(Check):
             params = (*function.params.params, *function.params.kwonly_params, *function.params.posonly_params)
             if any(param.name.value == name for param in params):
                 return not self._validated(name)
+        if isinstance(node, cst.Name) and self._is_constant_zero(node):
+            return True
         return self._is_option(name) and not self._validated(name)
+
+    def _is_constant_zero(self, node: cst.Name) -> bool:
+        """Whether the name is a constant of the file, and that constant is 0."""
+        origins = Origins(self.file).of(node, self.unit)
+        return bool(origins) and all(
+            origin is not None and isinstance(origin.node, cst.Integer) and origin.node.value == "0"
+            for origin in origins
+        )
 
     def _is_option(self, name: str) -> bool:
         """Whether a dotted name is an integer option that this file's argument parser takes."""

@@ -33,6 +33,7 @@ class PinnedWithoutNonBlocking(MeetCheck):
         """Look at every move of a batch, or of a part of one."""
         if "pin_memory" not in self.file.words:
             return
+        self.interpret_callers()
         for move in self.file.placement.world.notes.moves:
             loader = self._pinned_loader(move)
             if loader is not None and self._blocks(move):
