@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from devlint.runtime import DeviceMismatchError, Precision, TrainStep, precision, rehearse
+from devlint.runtime import DeviceMismatchError, Precision, TrainStep, nonfinite, precision, rehearse
 
 Batch = tuple[torch.Tensor, torch.Tensor]
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
@@ -255,6 +255,28 @@ def test_bad_gradients_are_kept_out_without_waiting(kind: str) -> None:
         unchanged = [bool(torch.equal(after_first[name].cpu(), after_second[name].cpu())) for name in after_first]
     assert all(value.isfinite().all() for value in final.values())
     assert all(unchanged) is (kind == "fused")  # the others make the step, with zero gradients
+
+
+def test_large_gradients_are_finite() -> None:
+    large = torch.full((4,), 3e38)
+    assert bool(nonfinite.are_finite([torch.zeros(0), large, torch.ones(2, dtype=torch.float16) * 60000]))
+    assert bool(nonfinite.are_finite([torch.ones(2, dtype=torch.complex64)]))
+    for bad in (float("inf"), -float("inf"), float("nan")):
+        large[2] = bad
+        assert not bool(nonfinite.are_finite([torch.ones(3), large]))
+        assert not bool(nonfinite.are_finite([large, large]))
+
+
+def test_sparse_gradients() -> None:
+    for name, waits in (("cpu", 0), ("cuda", 1)):
+        with rehearse("cuda") as report:
+            model = nn.EmbeddingBag(5, 3, sparse=True).to(name)
+            step = make(model=model, precision="fp32", loss_fn=lambda outputs, targets: (outputs * targets).sum())
+            rows = torch.tensor([[1, 2], [2, 3]])
+            assert step((rows, torch.ones(2, 3))).stepped
+            assert report.syncs_per_step() == waits
+            assert not step((rows, torch.tensor(float("inf")))).stepped
+            assert bool(model.weight.isfinite().all())
 
 
 def make(**options: Any) -> TrainStep:
