@@ -3,29 +3,31 @@
 import importlib.util
 import os
 import re
+import runpy
 import socket
 import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
 
+import pytest
 from conftest import Cli
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
-QUICK = ("--epochs", "2", "--samples", "128")
 
 
-def train(folder: Path, *launcher: str, options: tuple[str, ...] = QUICK) -> list[str]:
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
-    command = [sys.executable, *launcher, str(EXAMPLES / "train.py"), "--device", "cpu", *options]
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()
-
-
-def test_it_trains_and_goes_on(tmp_path: Path) -> None:
-    first = train(tmp_path, options=("--epochs", "1", "--samples", "128", "--checkpoint", "last.pt"))
-    again = train(tmp_path, options=("--epochs", "1", "--samples", "128", "--checkpoint", "last.pt"))
+def test_it_trains_and_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    options = ["--device", "cpu", "--epochs", "1", "--samples", "128", "--checkpoint", "last.pt"]
+    monkeypatch.setattr(sys, "argv", ["train.py", *options])
+    printed = []
+    for _ in range(2):
+        runpy.run_path(str(EXAMPLES / "train.py"), run_name="__main__")
+        printed.append(capsys.readouterr().out.splitlines())
+    first, again = printed
     assert re.fullmatch(r"epoch 1: loss \d\.\d{4}, test loss \d\.\d{4}, accuracy \d+\.\d%", first[0])
     assert first[1] == "2 steps on 1 × cpu, fp32"
     assert first == again
@@ -35,8 +37,13 @@ def test_it_trains_under_torchrun(tmp_path: Path) -> None:
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", 0))
         port = sock.getsockname()[1]
-    launcher = ("-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-addr", "127.0.0.1")
-    lines = train(tmp_path, *launcher, "--master-port", str(port))
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
+    launcher = ["-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-addr", "127.0.0.1"]
+    script = [str(EXAMPLES / "train.py"), "--device", "cpu", "--epochs", "2", "--samples", "128"]
+    command = [sys.executable, *launcher, "--master-port", str(port), *script]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
     assert [line.partition(":")[0] for line in lines] == ["epoch 1", "epoch 2", "2 steps on 2 × cpu, fp32"]
 
 

@@ -14,7 +14,14 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
-from torch.utils.data import DataLoader, IterableDataset, TensorDataset, WeightedRandomSampler
+from torch.utils.data import (
+    BatchSampler,
+    DataLoader,
+    DistributedSampler,
+    IterableDataset,
+    TensorDataset,
+    WeightedRandomSampler,
+)
 from training_job import BATCHES, EPOCHS, Noisy, make_step, run
 
 from devlint.runtime import DeviceLoader, History, TrainStep, fit, load_checkpoint
@@ -240,6 +247,23 @@ def test_figures_are_means_over_samples() -> None:
     assert [history.epochs[0][f"eval_{name}"] for name in metrics] == pytest.approx([mean] * 3)
     assert set(history.epochs[0]) == {"epoch", "loss", "eval_loss", "eval_each", "eval_mean", "eval_number"}
     assert math.isfinite(history["loss"][0])
+
+
+def test_samplers_are_told_the_epoch() -> None:
+    data = Noisy(16)
+    told: list[int] = []
+
+    class Sampler(DistributedSampler[Any]):
+        def set_epoch(self, epoch: int) -> None:
+            told.append(epoch)
+            super().set_epoch(epoch)
+
+    sampler = Sampler(data, 2, 0)
+    for loader in (DataLoader(data, 4, sampler=sampler), DeviceLoader(DataLoader(data, 4, sampler=sampler), "cpu")):
+        fit(make_step(), loader, epochs=3)
+    batches = BatchSampler(sampler, 4, drop_last=False)
+    fit(make_step(), DataLoader(data, batch_sampler=batches), epochs=1)
+    assert told == [0, 1, 2, 0, 1, 2, 0]
 
 
 def test_the_model_can_be_resumed_further(whole: tuple[History, Any], tmp_path: Path) -> None:
