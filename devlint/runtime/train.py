@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import inspect
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -12,12 +11,11 @@ from typing import Any, Literal
 import torch
 
 from devlint.runtime import nonfinite
-from devlint.runtime.device import module_device
 from devlint.runtime.dist import average_gradients, unwrap
-from devlint.runtime.errors import DeviceMismatchError, MixedDeviceError
-from devlint.runtime.move import as_device, to_device
+from devlint.runtime.move import to_device
 from devlint.runtime.precision_policy import Precision
 from devlint.runtime.precision_policy import precision as make_precision
+from devlint.runtime.train_parts import check_parts, device_of, needs_closure
 
 _POLICIES = ("skip", "raise", "ignore")
 
@@ -108,7 +106,7 @@ class TrainStep:
         self.optimizer = optimizer
         self.loss_fn = loss_fn
         self.forward = forward or _pair
-        self.device = _device_of(model, device)
+        self.device = device_of(model, device)
         self.precision = precision if isinstance(precision, Precision) else make_precision(precision, self.device)
         self.accumulate = accumulate
         self.clip_norm = clip_norm
@@ -122,31 +120,12 @@ class TrainStep:
         self._skipped = 0
         self._blanked: torch.Tensor | None = None  # steps made with zero gradients, counted on the device
         self._fused = bool(getattr(optimizer, "_step_supports_amp_scaling", False))
-        self._closure = _needs_closure(optimizer)
+        self._closure = needs_closure(optimizer)
         self._distributed = isinstance(model, torch.nn.parallel.DistributedDataParallel)
         self._ran = False  # whether the optimizer itself was run: a skipped scaler.step returns None as any other does
-        self._check_parts()
+        check_parts(optimizer, scheduler, scaler=self._scaler, accumulate=accumulate)
         self._note_scale()
         optimizer.register_step_post_hook(self._note_step)
-
-    def _check_parts(self) -> None:
-        optimizer, scheduler, name = self.optimizer, self.scheduler, type(self.optimizer).__name__
-        if self._closure and self._scaler is not None:
-            raise ValueError(f"TrainStep: {name} needs a closure, which a GradScaler cannot run; use bf16 or fp32")
-        if self._closure and self.accumulate > 1:
-            raise ValueError(f"TrainStep: {name} needs a closure, which is run on one batch: accumulate must be 1")
-        if self._scaler is not None and any(p.dtype is torch.float16 for p in self._parameters()):
-            raise ValueError(
-                "TrainStep: the parameters are float16, and fp16 precision needs them in float32 (autocast casts them "
-                "where it helps): do not call model.half()"
-            )
-        if isinstance(scheduler, torch.optim.lr_scheduler.ReduceLROnPlateau):
-            raise ValueError(
-                "TrainStep: ReduceLROnPlateau steps on a metric, not on a training step; leave scheduler out and call "
-                "scheduler.step(metric) after each evaluation"
-            )
-        if getattr(scheduler, "optimizer", optimizer) is not optimizer:
-            raise ValueError("TrainStep: the scheduler was made for another optimizer than this one")
 
     def __call__(self, batch: Any, *, last: bool = False) -> StepResult:
         """Train on a batch. ``last`` ends the window here: pass it for the last batch of an epoch, if you know."""
@@ -390,25 +369,3 @@ def _pair(model: torch.nn.Module, batch: Any) -> tuple[Any, Any]:
 
 def _detached(outputs: Any) -> Any:
     return outputs.detach() if isinstance(outputs, torch.Tensor) else outputs
-
-
-def _needs_closure(optimizer: torch.optim.Optimizer) -> bool:
-    parameter = inspect.signature(optimizer.step).parameters.get("closure")
-    return parameter is not None and parameter.default is inspect.Parameter.empty
-
-
-def _device_of(model: torch.nn.Module, device: torch.device | str | None) -> torch.device:
-    """The given device if the model is there, or spread over several; else the model's own."""
-    if device is None:
-        return module_device(model)
-    wanted = as_device(device)
-    try:
-        found = module_device(model, default=wanted)
-    except MixedDeviceError:
-        return wanted
-    if found.type != wanted.type or (None not in (found.index, wanted.index) and found != wanted):
-        raise DeviceMismatchError(
-            f"TrainStep: device is {wanted}, but the model is on {found}; move it, model.to({str(wanted)!r}), before "
-            "making the optimizer"
-        )
-    return found
