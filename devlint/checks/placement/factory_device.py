@@ -42,6 +42,9 @@ class FactoryDevice(MeetCheck):
             creator = left.value.creator
             if creator is None or not isinstance(creator.node, cst.Call):
                 continue
+            if meet.kind == "module" and other.value.kind != "module":
+                # What a module does with its arguments is not seen here: some it may well want on the CPU.
+                continue
             if meet.kind == "index" and meet.operands[0] is not left:
                 # A tensor on a device takes an index on the CPU; only the copy is lost.
                 continue

@@ -11,7 +11,7 @@ from devlint.lazycst import cst
 from devlint.semantics.calls import ACCELERATORS, string_value
 from devlint.semantics.flow import api
 from devlint.semantics.flow.meets import Meet, MeetKind, Move, Operand
-from devlint.semantics.flow.values import CPU, CPU0, HOST, META, UNKNOWN, Kind, Place, Step, Value, join, mixes
+from devlint.semantics.flow.values import CPU, CPU0, HOME, HOST, META, UNKNOWN, Kind, Place, Step, Value, join, mixes
 from devlint.semantics.tree import dotted
 from devlint.units import Unit
 
@@ -33,6 +33,8 @@ class Expressions:
     def __init__(self) -> None:
         self.env: dict[str, Value] = {}
         self.nesting = 0
+        self.building = False
+        """Whether `__init__` is running: the module is then still on the CPU, where it is built."""
         self.discarded: cst.Call | None = None
         self.loop: cst.For | None = None
         self.tensor_parameters: frozenset[str] = frozenset()
@@ -282,7 +284,7 @@ class Expressions:
 
     def _meet(self, kind: MeetKind, node: cst.CSTNode, *operands: Operand) -> None:
         known = [operand for operand in operands if operand.value.place is not None]
-        if len(known) < 2:
+        if len(known) < 2 or (self.building and any(operand.value.place == HOME for operand in known)):
             return
         if all(mixes(a.value, b.value) for a in known for b in known):
             if not any(self._stale(a.value, b.value) for a in known for b in known):
@@ -354,6 +356,9 @@ class Expressions:
         if name == "torch.device":
             return first if first.kind == "device" else self._named_device(operands)
         if name in api.CPU_CONSTRUCTORS:
+            if self.world.sets_default_device and name != "torch.from_numpy":
+                # The default tensor type, where somebody sets it, may be one of CUDA.
+                return Value("tensor", None)
             created = Step(node, self.unit, "")
             return Value("tensor", CPU, "numpy", (created,), inputs=_inputs(operands))
         if name in api.LIKE:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -16,6 +17,8 @@ from devlint.units import Unit
 
 if TYPE_CHECKING:
     from devlint.semantics.flow.world import World
+
+_FIRST = re.compile(r"first|init|start|\bnot \w+$|is None|== 0|len\(|numel|\bi\b|step", re.I)
 
 
 class Run(Expressions):
@@ -118,6 +121,8 @@ class Run(Expressions):
                 branches.append((current, self.env))
                 goes_on = True
             following = current.orelse
+            if following is not None:
+                self._forget_placeholders(current, before)
             if isinstance(following, cst.If):
                 self.env = dict(before)
                 self.value(following.test)
@@ -133,6 +138,16 @@ class Run(Expressions):
         else:
             self.env = before
         return goes_on
+
+    def _forget_placeholders(self, node: cst.If, before: dict[str, Value]) -> None:
+        """`if first: x = …, else: x = cat(x, …)`: what x was before never meets anything."""
+        if not _FIRST.search(self.unit_code(node.test)):
+            return
+        for part in self.unit.below(node.body):
+            if isinstance(part, cst.AssignTarget):
+                for inner in self.unit.below(part):
+                    if isinstance(inner, cst.Name):
+                        before[inner.value] = UNKNOWN
 
     def _join(
         self, one: dict[str, Value], other: dict[str, Value], test: cst.BaseExpression | None

@@ -80,6 +80,7 @@ class World:
         run = Run(
             self, unit, class_node=owner, in_module=owner is not None and self.is_module(unit, owner), function=node
         )
+        run.building = owner is not None and node.name.value == "__init__"
         self._active.append(node)
         run.parameters(node, {})
         run.suite(node.body)
@@ -334,7 +335,9 @@ class World:
             return
         if run.in_module:
             if value.kind in ("module", "loss"):
-                value = replace(value, place=HOME if value.kind == "module" else value.place)
+                # A module that holds nothing, such as a Dropout or a CTCLoss, is nowhere.
+                holds = value.kind == "module" and (value.place == CPU or value.name in self.classes())
+                value = replace(value, place=HOME if holds else value.place)
             elif value.kind == "tensor" and value.source == "registered" and value.place in (CPU, None):
                 value = replace(value, place=HOME)
             elif value.kind == "tensor" and value.place == CPU and value.source in ("factory", "numpy"):
@@ -356,6 +359,8 @@ class World:
         value = self._attributes.get(node, {}).get(name, UNKNOWN)
         if value.source == "attribute" and self._reassigned(unit, node, name):
             return UNKNOWN
+        if value.kind == "device" and value.place == CPU and self._reassigned(unit, node, name):
+            return Value("device", None)
         return value
 
     def _reassigned(self, unit: Unit, node: cst.ClassDef, name: str) -> bool:
@@ -402,9 +407,9 @@ class World:
         if text in self.classes() and self.is_module(*self.classes()[text]):
             step = Step(node, run.unit, "")
             return Value("module", CPU, "factory", (step,), name=text)
-        if api.LOSS_NAME.search(text) and "ctc" not in text.lower():
+        if api.LOSS_NAME.search(text) and "ctc" not in text.lower() and not qualified:
             return run._combine("loss", node, *(o for o in operands if o.value.kind == "tensor"))
-        if api.MODULE_NAME.search(text) and text != "super":
+        if api.MODULE_NAME.search(text) and text != "super" and not qualified:
             return self._apply(run, node, Value("module", None, name=text), operands)
         return UNKNOWN
 
@@ -471,6 +476,7 @@ class World:
             return self._results[memo]
         in_module = owner is not None and self.is_module(unit, owner)
         inner = Run(self, unit, class_node=owner, in_module=in_module, function=function, depth=run.depth + 1)
+        inner.building = run.building
         inner.parameters(function, given, called=True)
         self._active.append(function)
         goes_on = inner.suite(function.body)
