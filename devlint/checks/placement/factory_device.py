@@ -51,7 +51,6 @@ class FactoryDevice(MeetCheck):
             if not meet.in_forward and not left.value.inputs and meet.kind != "index":
                 continue
             self._report(meet, left, other, creator)
-            return
 
     def _report(self, meet: Meet, left: Operand, other: Operand, creator: Step) -> None:
         assert isinstance(creator.node, cst.Call)

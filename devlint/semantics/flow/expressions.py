@@ -340,11 +340,11 @@ class Expressions:
 
     def _numpy_call(self, node: cst.Call) -> Value:
         for operand in self.arguments(node):
-            value = operand.value
+            value, kind = operand.value, ""
             if value.kind == "container" and value.items:
-                value = _common(value)
+                value, kind = _common(value), "items"
             if value.is_tensor and value.place is not None and value.place.kind == "accelerator":
-                shown = Operand(operand.node, value)
+                shown = Operand(operand.node, value, kind)
                 self.world.notes.meet(Meet("numpy", node, self.unit, (shown,), self.in_module))
         return HOST
 

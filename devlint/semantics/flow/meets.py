@@ -14,7 +14,10 @@ MeetKind = Literal["operation", "loss", "index", "module", "numpy", "lengths"]
 
 @dataclass(frozen=True)
 class Operand:
-    """One value of a meeting, and the expression that gave it."""
+    """One value of a meeting, and the expression that gave it.
+
+    `keyword` is the keyword that an argument was given by; "items" where the expression is a container of such values.
+    """
 
     node: cst.BaseExpression
     value: Value
