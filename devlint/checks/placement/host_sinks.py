@@ -51,10 +51,7 @@ class HostSinks(MeetCheck):
         node = operand.node
         if operand.value.kind != "tensor" or not isinstance(node, (cst.Name, cst.Attribute, cst.Subscript, cst.Call)):
             return None
-        listed = (
-            meet.kind == "numpy" and isinstance(meet.node, cst.Call) and not isinstance(meet.node.func, cst.Attribute)
-        )
-        if listed or node.lpar:
+        if operand.keyword == "items" or node.lpar:
             return None
         at = meet.unit.offsets(node)[1]
         return Fix("Insert `.cpu()`", (Edit(at, at, ".cpu()"),), "safe")

@@ -65,7 +65,10 @@ class Notes:
 
     def meet(self, meet: Meet) -> None:
         """Note a meeting."""
-        places = tuple((operand.value.place, operand.value.source) for operand in meet.operands)
+        places = tuple(
+            (value.place, value.source, value.creator.node if value.creator is not None else None)
+            for value in (operand.value for operand in meet.operands)
+        )
         key = (meet.kind, meet.node, places)
         if key not in self._seen:
             self._seen.add(key)
