@@ -46,7 +46,7 @@ class Paths(Generic[Event]):
     def _block(self, statements: Sequence[cst.CSTNode], paths: list[Path[Event]]) -> list[Path[Event]]:
         done: list[Path[Event]] = []
         for statement in statements:
-            paths = [path for path in self._statement(statement, paths)][:_LIMIT]
+            paths = self._statement(statement, paths)[:_LIMIT]
             done += [path for path in paths if path.left]
             paths = [path for path in paths if not path.left]
         return done + paths

@@ -1,0 +1,106 @@
+"""TDL206 loss-accumulation-retains-graph: a running total that keeps every step's graph alive."""
+
+from __future__ import annotations
+
+import re
+
+from devlint.checks.base import Check, Rule
+from devlint.findings import Edit, Fix
+from devlint.lazycst import cst
+from devlint.semantics.training import code_below, is_backward, method_call
+from devlint.semantics.tree import dotted
+
+_FREED = re.compile(r"\.(?:item|detach|tolist|numpy|data)\b|\bfloat\(|no_grad|inference_mode")
+
+
+class LossAccumulation(Check):
+    rules = (
+        Rule(
+            "TDL206",
+            "loss-accumulation-retains-graph",
+            "a running total of losses that keeps every step's graph alive",
+            fix="safe",
+        ),
+    )
+    triggers = (("backward",), ("for", "while"))
+    patterns = (r"\+=|\.append\(|=\s*\w+\s*\+",)
+
+    def visit_For(self, node: cst.For) -> None:
+        self._loop(node)
+
+    def visit_While(self, node: cst.While) -> None:
+        self._loop(node)
+
+    def _loop(self, loop: cst.For | cst.While) -> None:
+        nodes = list(code_below(self.unit, loop.body))
+        losses = {name for node in nodes if is_backward(node) for name in [self._differentiated(node)] if name}
+        if not losses:
+            return
+        scope = self.enclosing(loop, cst.FunctionDef) or self.unit.module
+        totals = {self._differentiated(node) for node in self.unit.below(scope) if method_call(node, "backward")}
+        for node in nodes:
+            found = self._accumulated(node)
+            if found is None:
+                continue
+            total, value, loss = found
+            if not total or loss not in losses or total in totals or total == loss or self._is_freed(nodes, loss):
+                continue
+            if self._innermost(node) is loop:
+                self._report(value, total, loss)
+
+    def _differentiated(self, node: cst.CSTNode) -> str:
+        """The name that a backward pass starts from, also through `scaler.scale(loss)` and arithmetic."""
+        assert isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute)
+        value = node.func.value
+        if method_call(value, "scale") and isinstance(value, cst.Call) and value.args:
+            value = value.args[0].value
+        if isinstance(value, cst.BinaryOperation):
+            value = value.left
+        return dotted(value)
+
+    def _accumulated(self, node: cst.CSTNode) -> tuple[str, cst.BaseExpression, str] | None:
+        """(total, the added expression, the loss in it) where `node` adds a loss to something that outlives it."""
+        if isinstance(node, cst.AugAssign) and isinstance(node.operator, cst.AddAssign):
+            return dotted(node.target), node.value, self._loss_in(node.value)
+        if isinstance(node, cst.Assign) and len(node.targets) == 1 and isinstance(node.value, cst.BinaryOperation):
+            total = dotted(node.targets[0].target)
+            if isinstance(node.value.operator, cst.Add) and total and dotted(node.value.left) == total:
+                return total, node.value.right, self._loss_in(node.value.right)
+        if method_call(node, "append") and isinstance(node, cst.Call) and len(node.args) == 1:
+            assert isinstance(node.func, cst.Attribute)
+            return dotted(node.func.value), node.args[0].value, dotted(node.args[0].value)
+        return None
+
+    def _loss_in(self, value: cst.BaseExpression) -> str:
+        while isinstance(value, cst.BinaryOperation) and isinstance(value.operator, (cst.Multiply, cst.Divide)):
+            value = value.left
+        return dotted(value)
+
+    def _is_freed(self, nodes: list[cst.CSTNode], loss: str) -> bool:
+        """Whether the name is given a number, or a tensor without a graph, somewhere in the loop."""
+        code = self.unit.module.code_for_node
+        return any(
+            isinstance(node, cst.Assign)
+            and any(dotted(target.target) == loss for target in node.targets)
+            and _FREED.search(code(node.value))
+            for node in nodes
+        )
+
+    def _innermost(self, node: cst.CSTNode) -> cst.CSTNode | None:
+        above = self.parent(node)
+        while above is not None and not isinstance(above, (cst.For, cst.While)):
+            above = self.parent(above)
+        return above
+
+    def _report(self, value: cst.BaseExpression, total: str, loss: str) -> None:
+        bare: cst.BaseExpression = value
+        while isinstance(bare, cst.BinaryOperation):
+            bare = bare.left
+        at = self.unit.offsets(bare)[1]
+        self.report(
+            value,
+            "TDL206",
+            f"`{total}` keeps the graph of every `{loss}` alive, and the memory grows with each step; add `{loss}.detach()`, or let "
+            "devlint.runtime.Mean sum on the device",
+            fix=Fix(f"Detach `{loss}`", (Edit(at, at, ".detach()"),), "safe"),
+        )
