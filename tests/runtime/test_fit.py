@@ -55,6 +55,15 @@ def flat(value: Any) -> Any:
     return [flat(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
+@pytest.fixture(autouse=True, scope="module")
+def one_thread() -> Iterator[None]:
+    """Sums are only equal bit for bit where they are split the same way as in the jobs that run on their own."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
 @pytest.fixture(scope="module")
 def whole() -> tuple[History, Any]:
     history, step = run(None)
