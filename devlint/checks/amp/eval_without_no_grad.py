@@ -53,7 +53,7 @@ class EvalWithoutNoGrad(Check):
         text = self.file.source.text
         if re.search(r"^[^#\n]*set_grad_enabled\(\s*False\s*\)", text, re.M):
             return True
-        pattern = rf"(?:no_grad|inference_mode)\(\)[^\n]*:(?:\n[^\n]*){{0,15}}?\b{re.escape(name)}\("
+        pattern = rf"(?:no_grad|inference_mode)\(\)[^\n]*:\r?(?:\n[^\n]*){{0,15}}?\b{re.escape(name)}\("
         return re.search(pattern, text) is not None
 
     def _report(self, function: cst.FunctionDef, loop: cst.For, forward: cst.Call) -> None:
