@@ -100,9 +100,11 @@ HOST_ARGUMENT = re.compile(r"len|size|path|name|meta|info|idx|index|id$|num|shap
 CAPABILITY = re.compile(r"cuda|gpu|is_available|device|accelerat|mps|xpu", re.I)
 HOST_FUNCTION = re.compile(
     r"collate|__getitem__|transform|augment|preprocess|pre_process|plot|draw|visuali[sz]e|dataset|numpy|to_np|tokeniz|"
-    r"load_data|read_|image_to|export|onnx|trace|dump|print|example|dummy",
+    r"_np$|load_data|read_|image_to|export|onnx|trace|dump|print|example|dummy",
     re.I,
 )
+HOST_FOLDER = re.compile(r"transforms?|datasets?|loaders?|dataloaders?|data|preprocess\w*|augment\w*", re.I)
+NUMBER_NAME = re.compile(r"(?:^|_)(?:size|num|n|k|dim|dims|count|shape|step|steps)$|^num_|^n_", re.I)
 FRAMEWORK_ROOTS = frozenset(
     "pytorch_lightning lightning lightning_fabric accelerate ignite deepspeed torch_xla horovod composer dgl fastai "
     "torch_geometric colossalai catalyst torchtnt".split()

@@ -371,6 +371,9 @@ class Expressions:
         if name == "torch.nn.utils.rnn.pack_padded_sequence":
             lengths = argument(node, "lengths", 1)
             value = self.value(lengths.value) if lengths is not None else UNKNOWN
+            if value is UNKNOWN and lengths is not None and isinstance(lengths.value, cst.Name):
+                # Lengths are a tensor or a list; what the caller moves by this name is a tensor.
+                value = Value("tensor", Place("input", lengths.value.value), "parameter")
             if lengths is not None and value.is_tensor and value.place is not None:
                 shown = Operand(lengths.value, value)
                 self.world.notes.meet(Meet("lengths", node, self.unit, (shown,), self.in_module))

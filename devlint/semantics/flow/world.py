@@ -156,7 +156,11 @@ class World:
         owner = unit.enclosing(function, cst.ClassDef)
         if api.HOST_FUNCTION.search(function.name.value) or (owner and api.HOST_FUNCTION.search(owner.name.value)):
             return {}
-        if api.HOST_FUNCTION.search(self.file.source.path.replace("\\", "/").rpartition("/")[2]):
+        parts = self.file.source.path.replace("\\", "/").split("/")
+        if api.HOST_FUNCTION.search(parts[-1]) or any(api.HOST_FOLDER.fullmatch(part) for part in parts[-4:-1]):
+            return {}
+        if owner is not None and function.name.value != "forward" and "collate_fn" in unit.words:
+            # A method of the class, and perhaps this one, makes batches in the loader's workers.
             return {}
         for node in unit.below(function):
             if isinstance(node, cst.Attribute) and isinstance(node.value, cst.Name) and node.value.value in names:
@@ -188,6 +192,7 @@ class World:
                 tensor.add(first.name.value)
         if tensor - host:
             tensor |= self._indexing_parameters(unit, function, names)
+        host |= {name for name in tensor if api.NUMBER_NAME.search(name)}
         return {
             name: Value("tensor", Place("input", name), "parameter", inputs=frozenset((name,)), name=name)
             for name in tensor - host
@@ -463,6 +468,8 @@ class World:
         if found is None:
             return None
         unit, function = found
+        if api.HOST_FUNCTION.search(function.name.value):
+            return UNKNOWN
         if run.depth >= 3 or function in self._active or any(arg.star for arg in node.args):
             return UNKNOWN
         params = [*function.params.posonly_params, *function.params.params]
