@@ -7,7 +7,14 @@ from devlint.pages import FAMILIES, Page, pages, pages_folder
 from devlint.scaffold import index
 from devlint.testing import accepted, problems
 
-SECTIONS = ["## What it does", "## Why is this bad?", "## Example", "## Fix safety", "## References"]
+SECTIONS = [
+    "## What it does",
+    "## Why is this bad?",
+    "## Example",
+    "## Fix safety",
+    "## References",
+    "## Field precision",
+]
 
 
 @pytest.mark.parametrize("page", pages(), ids=lambda page: page.code)
