@@ -27,8 +27,11 @@ class MeetCheck(Check):
 
     def interpret_callers(self) -> None:
         """Run the units that mention one that was walked, too: what they hand over proves more of it."""
+        wanted = self._units - {""}
+        if "" in self._units:
+            wanted |= self.file.names.bound
         for unit in self.file.units:
-            if unit.name not in self._units and not unit.words.isdisjoint(self._units - {""}):
+            if unit.name not in self._units and not unit.words.isdisjoint(wanted):
                 try:
                     self.file.placement.world.interpret(unit)
                 except UnitTooDeep:

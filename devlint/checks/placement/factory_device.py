@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from devlint.checks.base import Rule
-from devlint.checks.meeting import MeetCheck, describe, evidence_of, pairs, parameters_of
+from devlint.checks.meeting import MeetCheck, describe, evidence_of, pairs, parameters_of, step_evidence
 from devlint.edits import add_argument, argument, remove_argument
 from devlint.findings import Fix
 from devlint.lazycst import cst
@@ -31,13 +31,16 @@ class FactoryDevice(MeetCheck):
             "zeros ones empty full arange linspace logspace eye rand randn randint randperm tensor range zeros_like "
             "ones_like empty_like full_like rand_like randn_like tril_indices triu_indices hann_window hamming_window".split()
         ),
-        ("def",),
     )
 
     def judge(self, meet: Meet) -> None:
         for left, other in pairs(meet):
             place = other.value.place
-            if place is None or place.kind not in ("input", "home") or left.value.source != "factory":
+            if place is None or place.kind not in ("input", "home"):
+                continue
+            if left.value.source == "constant" and meet.in_forward and meet.kind != "module":
+                self._report_constant(meet, left, other)
+            if left.value.source != "factory":
                 continue
             creator = left.value.creator
             if creator is None or not isinstance(creator.node, cst.Call):
@@ -51,6 +54,19 @@ class FactoryDevice(MeetCheck):
             if not meet.in_forward and not left.value.inputs and meet.kind != "index":
                 continue
             self._report(meet, left, other, creator)
+
+    def _report_constant(self, meet: Meet, left: Operand, other: Operand) -> None:
+        name = meet.unit.code(left.node)
+        evidence = [step_evidence(step, "it is created here, on the CPU") for step in left.value.steps[-1:]]
+        self.accuse(
+            "TDL106",
+            left.node,
+            meet.unit,
+            f"`{name}` is created on the CPU, at module level, and meets what is {describe(other.value.place)}; make it a buffer of "
+            "the module, or move it where it is used",
+            None,
+            evidence,
+        )
 
     def _report(self, meet: Meet, left: Operand, other: Operand, creator: Step) -> None:
         assert isinstance(creator.node, cst.Call)

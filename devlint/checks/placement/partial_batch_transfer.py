@@ -138,8 +138,8 @@ class PartialBatchTransfer(MeetCheck):
                 for move in self.file.placement.world.notes.moves
                 if move.value.ident is left.value.ident and move.unit is meet.unit and move.result.place is not None
             ]
-            others = [o for o in meet.operands if moves and o.value.place == moves[-1].result.place]
-            if not others:
+            others = [o for o in meet.operands if o.value.place is not None and o.value.place.kind == "accelerator"]
+            if not others or not moves:
                 continue
             name = meet.unit.code(left.node) if isinstance(left.node, cst.Name) else place.symbol
             line = moves[-1].unit.span(moves[-1].node).line

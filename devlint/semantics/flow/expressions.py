@@ -294,7 +294,7 @@ class Expressions:
     def _stale(self, one: Value, other: Value) -> bool:
         """Whether `one` is what a parameter was before it was moved, and `other` is on the device."""
         moved = self.env.get("moved " + str(id(one.ident)))
-        return moved is not None and other.place is not None and other.place == moved.place
+        return moved is not None and other.place is not None and other.place.kind == "accelerator"
 
     def _combine(self, kind: MeetKind, node: cst.CSTNode, *operands: Operand) -> Value:
         """The result of an operation on `operands`: a tensor where those are that have dimensions."""

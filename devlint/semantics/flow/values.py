@@ -88,8 +88,8 @@ def join(one: Value, other: Value) -> Value:
     if one is other or one.ident is other.ident:
         return one
     if one.kind == other.kind and one.place == other.place:
-        if one.kind == "container" and one.items != other.items:
-            return Value("container")
+        if one.kind == "container":
+            return _join_containers(one, other)
         return one if len(one.steps) >= len(other.steps) else other
     return UNKNOWN
 
@@ -103,3 +103,14 @@ def _stays_behind(one: Value, other: Value) -> bool:
     if one.place is None or other.place is None or one.maybe_scalar:
         return False
     return one.place.kind == "cpu" and other.place.kind in ("accelerator", "input", "home")
+
+
+def _join_containers(one: Value, other: Value) -> Value:
+    """A list that was appended to on one way only is as good as the longer one, where all items are alike."""
+    items = [*(one.items or {}).values(), *(other.items or {}).values()]
+    if one.items is None or other.items is None or not items:
+        return Value("container", items={} if not items and one.items is not None and other.items is not None else None)
+    if len({(item.kind, item.place) for item in items}) != 1:
+        return Value("container")
+    same = one.items.keys() == other.items.keys()
+    return one if same else Value("container", items={"*": items[-1]})
