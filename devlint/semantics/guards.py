@@ -22,4 +22,9 @@ def is_compatibility_code(unit: Unit, node: cst.CSTNode) -> bool:
             if _VERSION.search(unit.code(above.test)):
                 return True
         child, above = above, unit.parents.get(above)
-    return False
+    function = unit.enclosing(node, cst.FunctionDef)
+    return function is not None and any(
+        # `if version < …: return new()`, and then the old call.
+        isinstance(other, cst.If) and other.orelse is None and _VERSION.search(unit.module.code_for_node(other.test))
+        for other in unit.below(function)
+    )
