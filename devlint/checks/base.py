@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -46,6 +47,12 @@ class File:
     def words(self) -> frozenset[str]:
         """Every word of every unit of the file."""
         return frozenset().union(*(unit.words for unit in self.units))
+
+    @cached_property
+    def place(self) -> tuple[str, str]:
+        """The names of the file's folder and of the file itself, however the path was given."""
+        folder, name = os.path.split(os.path.abspath(self.source.path))
+        return os.path.basename(folder), name
 
     @cached_property
     def placement(self) -> Placement:

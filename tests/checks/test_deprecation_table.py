@@ -1,5 +1,6 @@
 """The deprecation table against the torch that is installed."""
 
+import contextlib
 import importlib
 import inspect
 import warnings
@@ -43,10 +44,8 @@ def says_deprecated(name: str) -> bool:
             found(value) if ".set_" in name else found()
     if any("deprecat" in str(warning.message).lower() for warning in caught):
         return True
-    try:
+    with contextlib.suppress(TypeError, OSError):
         text += inspect.getsource(found)
-    except (TypeError, OSError):
-        pass
     return any(word in text.lower() for word in ("deprecat", "futurewarning"))
 
 

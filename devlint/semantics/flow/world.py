@@ -156,8 +156,8 @@ class World:
         owner = unit.enclosing(function, cst.ClassDef)
         if api.HOST_FUNCTION.search(function.name.value) or (owner and api.HOST_FUNCTION.search(owner.name.value)):
             return {}
-        parts = self.file.source.path.replace("\\", "/").split("/")
-        if api.HOST_FUNCTION.search(parts[-1]) or any(api.HOST_FOLDER.fullmatch(part) for part in parts[-4:-1]):
+        folder, name = self.file.place
+        if api.HOST_FUNCTION.search(name) or api.HOST_FOLDER.fullmatch(folder):
             return {}
         if owner is not None and function.name.value != "forward" and "collate_fn" in unit.words:
             # A method of the class, and perhaps this one, makes batches in the loader's workers.
