@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 
 from devlint.files import explain
@@ -29,6 +30,8 @@ def run(found: Found, configs: Configs, jobs: int | None, *, diff: bool = False)
 
     Raises UsageError for a configuration that is wrong.
     """
+    # LibCST makes tens of thousands of objects a file, and they go when the file does: looking for cycles only costs.
+    gc.set_threshold(100_000, 50, 50)
     results: dict[str, FileResult | None] = {}
     pending: list[str] = []
     by_folder: dict[str, Config] = {}

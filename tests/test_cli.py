@@ -166,7 +166,7 @@ def test_statistics(cli: Cli, project: Project) -> None:
         (["check", "--jobs", "none"], "--jobs takes a positive number, not 'none'"),
         (["check", "--jobs=0"], "--jobs takes a positive number, not '0'"),
         (["check", "--output-format", "jsn"], "not 'jsn'; did you mean 'json'?"),
-        (["check", "--select", "TDL19x"], "no rule has the code or name 'TDL19x'; did you mean 'TDL19"),
+        (["check", "--select", "TDL19x"], "no rule has the code or name 'TDL19x'; did you mean 'TDL"),
         (["check", "--select", "prob-safe"], "no rule has the code or name 'prob-safe'; did you mean 'probe-safe'?"),
         (["check", "--target-torch", "new"], "target-torch takes a release such as 2.6, or auto, not 'new'"),
         (["check", "-", "a.py"], "`-` stands for standard input and cannot be mixed with paths"),

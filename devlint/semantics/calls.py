@@ -99,6 +99,15 @@ def keyword_is(call: cst.Call, name: str, value: str) -> bool:
     return arg is not None and isinstance(arg.value, cst.Name) and arg.value.value == value
 
 
+_FACTORY_WORDS = "|".join(sorted({name.partition(".")[2] for name in FACTORIES} - {"range"}))
+FACTORY_CALL = (
+    rf"\b(?:{_FACTORY_WORDS}|from_numpy|(?:zeros|ones|empty|full|rand|randn)_like|\w*Tensor)\s*\(|\.range\s*\("
+)
+"""A regular expression that finds wherever a tensor may be made, for a check's `patterns`."""
+MOVE_CALL = r"\.\s*(?:to|cuda|xpu|mps)\s*\(|device\s*="
+"""A regular expression that finds wherever something may be put on a device."""
+
+
 def balanced(depth: int = 4) -> str:
     """A regular expression for text whose parentheses match, nested up to `depth`: for a check's `patterns`."""
     inner = "[^()]*"

@@ -7,6 +7,7 @@ from devlint.checks.meeting import MeetCheck, describe, evidence_of, pairs
 from devlint.edits import replace, statement_of
 from devlint.findings import Fix
 from devlint.lazycst import cst
+from devlint.semantics.calls import FACTORY_CALL
 from devlint.semantics.flow.meets import Meet, Operand
 from devlint.semantics.flow.values import Step
 
@@ -21,6 +22,7 @@ class UnregisteredTensor(MeetCheck):
         ),
     )
     triggers = (("class",), ("self",), ("__init__",))
+    patterns = (FACTORY_CALL,)
 
     def judge(self, meet: Meet) -> None:
         for left, other in pairs(meet):

@@ -16,6 +16,14 @@ _INDEX_CALLS = frozenset(
     ("torch.cuda.current_device", "torch.xpu.current_device", "torch.accelerator.current_device_index")
 )
 
+_KIND = r"[\"'](?:cuda|cpu|mps|xpu|meta)"
+_COMPARED = (
+    rf"[=!]=\s*(?:{_KIND}|[\w.]*device\(|[\w.]*current_device)|{_KIND}[^\"'\n]*[\"']\s*(?:[=!]=|(?:not\s+)?in\b)|\bin\s*[(\[{{]\s*{_KIND}"
+    rf"|\bis\s+(?:not\s+)?{_KIND}|dev\w*\s*\.(?:startswith|endswith|split|lower|upper|strip|replace|find|partition|index|format)\("
+    r"|dev\w*\s*\+\s*[\"']|[\"']\s*\+\s*[\w.]*dev|dev\w*\s*\["
+    r"|current_device\w*\(\)\s*[=!]=|device\([^()\n]*\)\s*[=!]="
+)
+
 
 class DeviceComparison(Check):
     rules = (
@@ -33,9 +41,7 @@ class DeviceComparison(Check):
         Rule("TDL125", "current-device-vs-device", "a device index compared with a `torch.device`", fix="unsafe"),
     )
     triggers = (("device",),)
-    patterns = (
-        r"[=!]=|\bin\b|\bis\b|\.(?:startswith|endswith|split|lower|upper|strip|replace|find|partition)\(|\+|\[",
-    )
+    patterns = (_COMPARED,)
 
     def __init__(self, file: File) -> None:
         super().__init__(file)

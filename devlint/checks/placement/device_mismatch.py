@@ -7,6 +7,7 @@ from devlint.checks.meeting import MeetCheck, describe, evidence_of, pairs, step
 from devlint.edits import add_argument, argument
 from devlint.findings import Evidence, Fix
 from devlint.lazycst import cst
+from devlint.semantics.calls import MOVE_CALL
 from devlint.semantics.flow.meets import Meet, Operand
 
 _ADVICE = "create it there: `device={}`"
@@ -29,6 +30,7 @@ class DeviceMismatch(MeetCheck):
         Rule("TDL114", "criterion-weight-on-cpu", "the class weights of a loss stay on the CPU", fix="unsafe"),
     )
     triggers = (("to", "cuda", "device"),)
+    patterns = (MOVE_CALL,)
 
     def judge(self, meet: Meet) -> None:
         for left, other in pairs(meet):

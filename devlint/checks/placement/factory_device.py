@@ -7,6 +7,7 @@ from devlint.checks.meeting import MeetCheck, describe, evidence_of, pairs, para
 from devlint.edits import add_argument, argument, remove_argument
 from devlint.findings import Fix
 from devlint.lazycst import cst
+from devlint.semantics.calls import FACTORY_CALL
 from devlint.semantics.flow.meets import Meet, Operand
 from devlint.semantics.flow.values import Step
 
@@ -26,12 +27,7 @@ class FactoryDevice(MeetCheck):
             fix="safe",
         ),
     )
-    triggers = (
-        tuple(
-            "zeros ones empty full arange linspace logspace eye rand randn randint randperm tensor range zeros_like "
-            "ones_like empty_like full_like rand_like randn_like tril_indices triu_indices hann_window hamming_window".split()
-        ),
-    )
+    patterns = (FACTORY_CALL,)
 
     def judge(self, meet: Meet) -> None:
         for left, other in pairs(meet):

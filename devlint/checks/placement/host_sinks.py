@@ -8,6 +8,7 @@ from devlint.checks.base import Rule
 from devlint.checks.meeting import MeetCheck, describe, step_evidence
 from devlint.findings import Edit, Fix
 from devlint.lazycst import cst
+from devlint.semantics.calls import MOVE_CALL
 from devlint.semantics.flow.meets import Meet, Operand
 
 
@@ -22,6 +23,7 @@ class HostSinks(MeetCheck):
         ),
     )
     triggers = (("numpy", "np", "pack_padded_sequence"),)
+    patterns = (rf"{MOVE_CALL}|pack_padded_sequence",)
 
     def judge(self, meet: Meet) -> None:
         operand = meet.operands[0]
