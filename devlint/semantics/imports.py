@@ -6,7 +6,7 @@ The table is read from the `ast` that the gate made anyway; nothing is imported 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from devlint.lazycst import cst
 from devlint.semantics.tree import dotted
@@ -70,6 +70,7 @@ class Names:
         self.imports: list[ast.Import | ast.ImportFrom] = []
         for node in _import_like(tree.body):
             self._add(node)
+        self._known: dict[cst.CSTNode, str] = {}
         self._scopes: dict[Unit, dict[cst.CSTNode, frozenset[str]]] = {}
 
     def _add(self, node: ast.stmt) -> None:
@@ -99,12 +100,21 @@ class Names:
         An empty string where the name is not imported, is bound otherwise, or may mean several things. With `unit`,
         names that a function around `node` binds hide the import.
         """
-        text = dotted(node)
-        found = self.qualified_text(text) if text else ""
-        return "" if found and self._hidden(node, text, unit) else found
+        known = self._known.get(node)
+        if known is None:
+            text = dotted(node)
+            known = self.qualified_text(text) if text else ""
+            if known and self._hidden(node, text, unit):
+                known = ""
+            if unit is not None:
+                self._known[node] = known
+        return known
 
     def qualified_text(self, text: str) -> str:
         """As `qualified`, for a dotted name given as text and read at module level."""
+        root = text.partition(".")[0]
+        if root not in self.aliases and (not self.stars or root in self.bound):
+            return ""
         candidates = {canonical(name) for name in self.candidates(text)}
         return candidates.pop() if len(candidates) == 1 else ""
 
@@ -136,12 +146,16 @@ class Names:
             self._scopes[unit] = _bound_names(unit)
         return self._scopes[unit].get(scope, frozenset())
 
-    def words_for(self, qualified: Iterable[str]) -> frozenset[str]:
+    def words_for(self, qualified: Collection[str]) -> frozenset[str]:
         """The words of which one stands wherever this file refers to one of these qualified names."""
+        return self.aliases_of(qualified) | {name.rpartition(".")[2] for name in qualified}
+
+    def aliases_of(self, qualified: Collection[str]) -> frozenset[str]:
+        """The local names that the imports give to one of these qualified names."""
         wanted = set(qualified)
-        words = {name.rpartition(".")[2] for name in wanted}
-        words.update(local for local, targets in self.aliases.items() if not wanted.isdisjoint(map(canonical, targets)))
-        return frozenset(words)
+        return frozenset(
+            local for local, targets in self.aliases.items() if not wanted.isdisjoint(map(canonical, targets))
+        )
 
     def spell(self, qualified: str) -> tuple[str, tuple[str, ...]]:
         """How to write `qualified` in this file, and the modules that must be imported for it.

@@ -21,14 +21,13 @@ class EvalWithoutNoGrad(Check):
     triggers = (("eval",), ("for",), ("def",))
 
     def visit_FunctionDef(self, node: cst.FunctionDef) -> None:
-        code = self.unit.module.code_for_node(node)
-        if not re.search(r"\.eval\(\)", code) or _GRAD.search(code) or self._uses_a_framework():
-            return
         models = [
             dotted(inner.func.value)
             for inner in self.unit.below(node)
             if method_call(inner, "eval") and isinstance(inner, cst.Call) and isinstance(inner.func, cst.Attribute)
         ]
+        if not models or self._uses_a_framework() or _GRAD.search(self.unit.module.code_for_node(node)):
+            return
         for loop in self.unit.below(node):
             if not isinstance(loop, cst.For) or not _LOADER.search(self.unit.module.code_for_node(loop.iter)):
                 continue

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from devlint.checks.base import Check, Rule
 from devlint.checks.deprecated.table import SYMBOLS, Symbol
 from devlint.edits import add_argument, argument, has_unpacking, prepend_argument, replace
@@ -13,6 +15,8 @@ from devlint.semantics.tree import dotted
 from devlint.units import Unit
 
 _MESHGRID = "torch.meshgrid"
+_LAST = sorted({name.rpartition(".")[2] for name in (*SYMBOLS, _MESHGRID)})
+_ATTRIBUTE = re.compile(rf"\.\s*(?:{'|'.join(_LAST)})\b")
 
 
 class DeprecatedSymbols(Check):
@@ -32,7 +36,9 @@ class DeprecatedSymbols(Check):
     @classmethod
     def wants(cls, unit: Unit, names: Names) -> bool:
         """Whether the unit holds one of the names of the table, or an alias of one."""
-        return not unit.words.isdisjoint(names.words_for((*SYMBOLS, _MESHGRID)))
+        if names.stars or not unit.words.isdisjoint(names.aliases_of((*SYMBOLS, _MESHGRID))):
+            return True
+        return _ATTRIBUTE.search(unit.text) is not None
 
     def visit_Name(self, node: cst.Name) -> None:
         self._reference(node)

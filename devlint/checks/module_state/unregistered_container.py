@@ -33,7 +33,7 @@ class UnregisteredContainer(Check):
     def visit_ClassDef(self, node: cst.ClassDef) -> None:
         if not self.file.placement.world.is_module(self.unit, node):
             return
-        code = self.unit.module.code_for_node(node)
+        code = self.unit.text
         if re.search(r"add_module\(|register_module\(|setattr\(self|__setattr__", code):
             return
         for inner in self.unit.below(node):
@@ -90,7 +90,7 @@ class UnregisteredContainer(Check):
                 return "parameter"
             if dotted(node.func) == "getattr" and node.args and dotted(node.args[0].value) == "self":
                 return "buffer" if "register_buffer" in self.unit.words else ""
-            found = self.file.placement.world.classes().get(dotted(node.func))
+            found = self.file.placement.world.class_named(dotted(node.func))
             holds = found is not None and _HOLDS.search(found[0].text) is not None
             return "module" if found is not None and holds and self.file.placement.world.is_module(*found) else ""
         if isinstance(node, cst.Name) and depth < 3:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -43,8 +44,6 @@ class World:
         self._active: list[cst.FunctionDef] = []
         self._results: dict[tuple[object, ...], Value] = {}
         self._done: set[Unit] = set()
-        self._functions: dict[str, tuple[Unit, cst.FunctionDef]] | None = None
-        self._classes: dict[str, tuple[Unit, cst.ClassDef]] | None = None
 
     def spend(self) -> bool:
         """Take one step; False once a unit has used up what one may cost."""
@@ -262,7 +261,7 @@ class World:
             name = dotted(arg.value.func) if isinstance(arg.value, cst.Call) else dotted(arg.value)
             if keyword not in ("", "dataset", "collate_fn", "batch_sampler", "sampler") or not name:
                 continue
-            found = self.function(name) if keyword == "collate_fn" else self.classes().get(name)
+            found = self.function(name) if keyword == "collate_fn" else self.class_named(name)
             if found is not None and re.search(r"\.to\(|\.cuda\(|device", found[0].text):
                 return False
             if keyword == "collate_fn" and found is None and name != "None":
@@ -283,27 +282,25 @@ class World:
         name = self.names.qualified(base, unit)
         if name:
             return name.startswith("torch.nn.") or bool(_MODULE_BASES.search(name))
-        found = self.classes().get(dotted(base))
+        found = self.class_named(dotted(base))
         return found is not None and self.is_module(*found)
 
-    def classes(self) -> dict[str, tuple[Unit, cst.ClassDef]]:
-        """The top-level classes of the file, by name."""
-        if self._classes is None:
-            self._classes = {}
-            for unit in self.file.units:
-                if unit.name and re.match(r"(?:@.*\n)*\s*class\b", unit.text):
-                    try:
-                        node = unit.module.body[-1]
-                    except UnitTooDeep:
-                        continue
-                    if isinstance(node, cst.ClassDef):
-                        self._classes[unit.name] = (unit, node)
-        return self._classes
+    def class_named(self, name: str) -> tuple[Unit, cst.ClassDef] | None:
+        """The top-level class of that name."""
+        for unit in self.file.units:
+            if unit.name == name and isinstance(unit.statements[0], ast.ClassDef):
+                try:
+                    node = unit.module.body[-1]
+                except UnitTooDeep:
+                    return None
+                if isinstance(node, cst.ClassDef):
+                    return unit, node
+        return None
 
     def function(self, name: str) -> tuple[Unit, cst.FunctionDef] | None:
         """The top-level function of that name."""
         for unit in self.file.units:
-            if unit.name == name:
+            if unit.name == name and not isinstance(unit.statements[0], ast.ClassDef):
                 try:
                     node = unit.module.body[-1]
                 except UnitTooDeep:
@@ -319,7 +316,7 @@ class World:
         self._initialised.add(node)
         attributes = self._attributes.setdefault(node, {})
         for arg in node.bases:
-            base = self.classes().get(dotted(arg.value))
+            base = self.class_named(dotted(arg.value))
             if base is not None and base[1] is not node:
                 self._initialise(*base)
                 attributes.update(self._attributes.get(base[1], {}))
@@ -341,7 +338,7 @@ class World:
         if run.in_module:
             if value.kind in ("module", "loss"):
                 # A module that holds nothing, such as a Dropout or a CTCLoss, is nowhere.
-                holds = value.kind == "module" and (value.place == CPU or value.name in self.classes())
+                holds = value.kind == "module" and (value.place == CPU or self.class_named(value.name) is not None)
                 value = replace(value, place=HOME if holds else value.place)
             elif value.kind == "tensor" and value.source == "registered" and value.place in (CPU, None):
                 value = replace(value, place=HOME)
@@ -409,7 +406,8 @@ class World:
         inner = self._inline(run, node, text, operands)
         if inner is not None:
             return inner
-        if text in self.classes() and self.is_module(*self.classes()[text]):
+        built = self.class_named(text)
+        if built is not None and self.is_module(*built):
             step = Step(node, run.unit, "")
             return Value("module", CPU, "factory", (step,), name=text)
         if api.LOSS_NAME.search(text) and "ctc" not in text.lower() and not qualified:
