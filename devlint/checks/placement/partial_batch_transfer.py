@@ -6,7 +6,7 @@ import re
 
 from devlint.checks.base import Rule
 from devlint.checks.meeting import MeetCheck, evidence_of, pairs, step_evidence
-from devlint.edits import insert_after, statement_of
+from devlint.edits import insert_after, replace, statement_of
 from devlint.findings import Edit, Evidence, Fix
 from devlint.lazycst import cst
 from devlint.semantics.flow.api import HOST_ARGUMENT
@@ -112,6 +112,8 @@ class PartialBatchTransfer(MeetCheck):
             suffix = f".{place.symbol}()" if place.symbol in ("cuda", "xpu") else f".to({place.symbol})"
         if not suffix or "\n" in suffix:
             return None
+        if self.file.settings.fix_style == "runtime":
+            return self._runtime_fix(meet, left, place)
         step = left.value.steps[-1] if left.value.steps else None
         if step is not None and step.unit is unit and isinstance(step.node, (cst.Subscript, cst.Attribute)):
             at = unit.offsets(step.node)[1]
@@ -126,6 +128,18 @@ class PartialBatchTransfer(MeetCheck):
             at = unit.offsets(left.node)[1]
             return Fix(f"Move it: `{suffix}`", (Edit(at, at, suffix),), "unsafe")
         return None
+
+    def _runtime_fix(self, meet: Meet, left: Operand, place: Place | None) -> Fix | None:
+        """The same by `devlint.runtime.to_device`, at the place where the element is used."""
+        unit = meet.unit
+        if place is None or not place.symbol or not isinstance(left.node, (cst.Name, cst.Subscript, cst.Attribute)):
+            return None
+        symbol = f'"{place.symbol}"' if place.symbol in ("cuda", "xpu", "mps") else place.symbol
+        spelled, _ = self.file.names.spell("devlint.runtime.to_device")
+        known = spelled != "devlint.runtime.to_device"
+        call = f"{spelled if known else 'to_device'}({unit.code(left.node)}, {symbol})"
+        needs = () if known else ("devlint.runtime:to_device",)
+        return Fix(f"Move it: `{call}`", (replace(unit, left.node, call),), "unsafe", needs)
 
     def _judge_stale(self, meet: Meet) -> None:
         """A name that still holds what a parameter was before it was moved."""
