@@ -1,0 +1,80 @@
+"""TDL207 sync-in-hot-loop: the host waits for the device, again and again within a step."""
+
+from __future__ import annotations
+
+from devlint.checks.base import Check, Rule
+from devlint.lazycst import cst
+from devlint.semantics.training import code_below, is_backward, method_call
+from devlint.semantics.tree import dotted
+
+_SYNCS = ("item", "tolist", "cpu", "numpy")
+_MANY = 4
+
+
+class SyncInHotLoop(Check):
+    rules = (
+        Rule(
+            "TDL207",
+            "sync-in-hot-loop",
+            "several waits for the device in every step of a training loop, or one for every parameter",
+        ),
+    )
+    triggers = (("item", "tolist", "cpu", "numpy"), ("for", "while"))
+    patterns = (r"\.(?:item|tolist|cpu|numpy)\(\)",)
+
+    def visit_For(self, node: cst.For) -> None:
+        self._training(node)
+
+    def visit_While(self, node: cst.While) -> None:
+        self._training(node)
+
+    def _training(self, loop: cst.For | cst.While) -> None:
+        nodes = list(code_below(self.unit, loop.body))
+        if not any(is_backward(node) and self._loop_of(node) is loop for node in nodes):
+            return
+        syncs = [node for node in nodes if method_call(node, *_SYNCS) and self._every_step(node, loop)]
+        if len(syncs) >= _MANY:
+            self.report(
+                syncs[0],
+                "TDL207",
+                f"{len(syncs)} calls in every step copy to the host or wait for the device, which then has nothing to do; add up on the "
+                "device (devlint.runtime.Mean), and read once, after the loop",
+                evidence=[(sync, "another one") for sync in syncs[1:4]],
+            )
+
+    def visit_FunctionDef(self, node: cst.FunctionDef) -> None:
+        """`step` of an optimizer, which runs over every parameter."""
+        owner = self.enclosing(node, cst.ClassDef)
+        if node.name.value != "step" or owner is None:
+            return
+        if not any(self.name(base.value) == "torch.optim.Optimizer" for base in owner.bases):
+            return
+        for inner in code_below(self.unit, node):
+            if method_call(inner, "item", "tolist") and self._over_parameters(inner):
+                self.report(
+                    inner,
+                    "TDL207",
+                    "this waits for the device once for every parameter, in every step; keep the sum a tensor, and read it once",
+                )
+                return
+
+    def _over_parameters(self, node: cst.CSTNode) -> bool:
+        """Whether a loop over parameters, or over their groups, is around the node."""
+        loop = self._loop_of(node)
+        return isinstance(loop, cst.For) and "param" in self.unit.module.code_for_node(loop.iter)
+
+    def _loop_of(self, node: cst.CSTNode) -> cst.CSTNode | None:
+        above = self.parent(node)
+        while above is not None and not isinstance(above, (cst.For, cst.While)):
+            above = self.parent(above)
+        return above
+
+    def _every_step(self, node: cst.CSTNode, loop: cst.CSTNode) -> bool:
+        """Whether the call runs in each round, on something that is not the host's own."""
+        above = self.parent(node)
+        while above is not None and above is not loop:
+            if isinstance(above, (cst.If, cst.IfExp, cst.For, cst.While, cst.Try, cst.ExceptHandler)):
+                return False
+            above = self.parent(above)
+        assert isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute)
+        return not dotted(node.func.value).startswith(("np.", "numpy."))
