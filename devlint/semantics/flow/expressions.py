@@ -6,20 +6,18 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from devlint.edits import argument
 from devlint.lazycst import cst
 from devlint.semantics.calls import ACCELERATORS, string_value
 from devlint.semantics.flow import api
-from devlint.semantics.flow.meets import Meet, MeetKind, Move, Operand
-from devlint.semantics.flow.values import CPU, CPU0, HOME, HOST, META, UNKNOWN, Kind, Place, Step, Value, join, mixes
-from devlint.semantics.tree import dotted
+from devlint.semantics.flow.meets import Meet, MeetKind, Operand
+from devlint.semantics.flow.values import CPU, CPU0, HOME, HOST, META, UNKNOWN, Place, Step, Value, join, mixes
+from devlint.semantics.tree import children, dotted
 from devlint.units import Unit
 
 if TYPE_CHECKING:
     from devlint.semantics.flow.world import World
 
 _DEPTH = 60
-_DTYPE = re.compile(r"(?:^|\.)(?:float|half|double|long|int|bool|bfloat|uint|complex)\d*$|dtype")
 
 
 class Expressions:
@@ -53,8 +51,6 @@ class Expressions:
             self.nesting -= 1
 
     def _others(self, node: cst.CSTNode) -> Value:
-        from devlint.semantics.tree import children
-
         for child in children(node):
             if isinstance(child, (cst.BaseExpression, cst.Arg, cst.Element)):
                 self.value(child)
@@ -108,10 +104,9 @@ class Expressions:
 
     def _element(self, batch: Value, key: object, node: cst.CSTNode) -> Value:
         """One element of a batch, as the loader left it."""
-        name = self.unit.code(node) if self.world.wants_names else ""
         step = Step(node, self.unit, "")
         steps = (*batch.steps, step)
-        return Value("tensor", batch.place, "element", steps, name=name, ident=(batch.ident, key))
+        return Value("tensor", batch.place, "element", steps, ident=(batch.ident, key))
 
     def _Subscript(self, node: cst.Subscript) -> Value:
         base = self.value(node.value)
@@ -121,14 +116,14 @@ class Expressions:
             if isinstance(part.slice, cst.Slice):
                 for bound in (part.slice.lower, part.slice.upper, part.slice.step):
                     self.value(bound)
-        key = _constant(indices[0]) if len(indices) == 1 else None
+        key = constant(indices[0]) if len(indices) == 1 else None
         name = f"{dotted(node.value)}[{key!r}]" if key is not None and dotted(node.value) else ""
         if name and name in self.env:
             return self.env[name]
         if base.kind == "container":
             if base.items is not None and key is not None:
                 return base.items.get(key, base.items.get("*", UNKNOWN))
-            return _common(base)
+            return common(base)
         if base.kind == "batch":
             return self._element(base, key, node) if key is not None else UNKNOWN
         if base.kind == "tensor":
@@ -158,7 +153,7 @@ class Expressions:
         for index, element in enumerate(node.elements):
             value = self.value(element.value)
             if isinstance(element, cst.StarredElement):
-                items[index] = _common(value) if value.kind == "container" else UNKNOWN
+                items[index] = common(value) if value.kind == "container" else UNKNOWN
             else:
                 items[index] = value
         return Value("container", items=items)
@@ -173,7 +168,7 @@ class Expressions:
         for element in node.elements:
             value = self.value(element.value)
             if isinstance(element, cst.DictElement):
-                key = _constant(element.key)
+                key = constant(element.key)
                 items[key if key is not None else element] = value
         return Value("container", items=items)
 
@@ -320,120 +315,13 @@ class Expressions:
 
     # -- calls -----------------------------------------------------------------------------------------------------
 
-    def _Call(self, node: cst.Call) -> Value:
-        if isinstance(node.func, cst.Attribute):
-            method = self._method_call(node, node.func)
-            if method is not None:
-                return method
-        name = self.world.names.qualified(node.func, self.unit)
-        if name.startswith("torch."):
-            return self._torch_call(node, name)
-        if name.startswith(("numpy.", "np.")):
-            return self._numpy_call(node)
-        return self.world.call(self, node, name)
-
     def arguments(self, node: cst.Call) -> list[Operand]:
         """The arguments of a call with their values."""
         return [
             Operand(arg.value, self.value(arg.value), arg.keyword.value if arg.keyword else "") for arg in node.args
         ]
 
-    def _numpy_call(self, node: cst.Call) -> Value:
-        for operand in self.arguments(node):
-            value, kind = operand.value, ""
-            if value.kind == "container" and value.items:
-                value, kind = _common(value), "items"
-            if value.is_tensor and value.place is not None and value.place.kind == "accelerator":
-                shown = Operand(operand.node, value, kind)
-                self.world.notes.meet(Meet("numpy", node, self.unit, (shown,), self.in_module))
-        return HOST
-
-    def _torch_call(self, node: cst.Call, name: str) -> Value:
-        if name in api.FACTORIES:
-            return self._factory(node, name)
-        operands = self.arguments(node)
-        first = operands[0].value if operands and not operands[0].keyword else UNKNOWN
-        if name == "torch.device":
-            return first if first.kind == "device" else self._named_device(operands)
-        if name in api.CPU_CONSTRUCTORS:
-            if self.world.sets_default_device and name != "torch.from_numpy":
-                # The default tensor type, where somebody sets it, may be one of CUDA.
-                return Value("tensor", None)
-            created = Step(node, self.unit, "")
-            return Value("tensor", CPU, "numpy", (created,), inputs=_inputs(operands))
-        if name in api.LIKE:
-            device = argument(node, "device")
-            if device is None:
-                return replace(first, ident=object(), name="") if first.kind == "tensor" else UNKNOWN
-            place = self.device_place(device.value)
-            creator = Step(node, self.unit, "like") if place == CPU else None
-            return Value("tensor", place, "factory", (), creator, inputs=first.inputs) if place else UNKNOWN
-        if name == "torch.nn.utils.rnn.pack_padded_sequence":
-            lengths = argument(node, "lengths", 1)
-            value = self.value(lengths.value) if lengths is not None else UNKNOWN
-            if value is UNKNOWN and lengths is not None and isinstance(lengths.value, cst.Name):
-                # Lengths are a tensor or a list; what the caller moves by this name is a tensor.
-                value = Value("tensor", Place("input", lengths.value.value), "parameter")
-            if lengths is not None and value.is_tensor and value.place is not None:
-                shown = Operand(lengths.value, value)
-                self.world.notes.meet(Meet("lengths", node, self.unit, (shown,), self.in_module))
-            return UNKNOWN
-        if name in api.LOSSES:
-            return self._combine("loss", node, *(o for o in operands if o.value.kind == "tensor"))
-        if name in api.LOSS_CLASSES:
-            weight = next((o for o in operands if o.keyword in ("weight", "pos_weight")), None)
-            if weight is None and operands and not operands[0].keyword and first.kind == "tensor":
-                weight = operands[0]
-            value = weight.value if weight is not None else UNKNOWN
-            place = CPU if value.place == CPU0 and not _is_number(value) else value.place
-            return Value("loss", place, value.source, value.steps, value.creator, name=name)
-        if name == "torch.nn.Parameter":
-            return Value("tensor", first.place, "registered", first.steps, first.creator)
-        if name.startswith("torch.nn.") and name.count(".") == 2 and name[9:10].isupper():
-            return self._module(node, name, operands)
-        if name.startswith("torch.optim."):
-            return Value("optimizer", steps=first.steps)
-        if name == "torch.utils.data.TensorDataset":
-            moved = any(operand.value.place not in (CPU, CPU0) for operand in operands)
-            return Value("host", name="on device" if moved else "")
-        if name == "torch.utils.data.DataLoader":
-            step = Step(node, self.unit, "")
-            return Value("loader", CPU, "factory", (step,), step) if self.world.loads_on_cpu(self, node) else UNKNOWN
-        if name == "torch.broadcast_tensors":
-            # It expands each tensor where it is, and so takes any mix of devices.
-            return UNKNOWN
-        if name in api.SEVERAL and operands:
-            given = [operand for operand in operands if operand.value.kind == "tensor"]
-            one = self._combine("operation", node, *given) if given else UNKNOWN
-            return Value("container", items={"*": one}) if one.kind == "tensor" else UNKNOWN
-        if name in api.COMBINE:
-            flat: list[Operand] = []
-            for operand in operands:
-                items = operand.value.items if operand.value.kind == "container" else None
-                inner = [Operand(operand.node, value) for value in items.values()] if items else []
-                flat += inner or [operand]
-            return self._combine("operation", node, *flat)
-        tensors = [operand.value for operand in operands if operand.value.kind == "tensor"]
-        if len(tensors) == 1 and not any(operand.value.kind == "unknown" for operand in operands[:1]):
-            return (
-                self._derived(tensors[0], node) if name.count(".") == 1 or name.startswith(api.FUNCTIONAL) else UNKNOWN
-            )
-        if len(tensors) > 1 and name.startswith(api.FUNCTIONAL):
-            return self._combine("operation", node, *(o for o in operands if o.value.kind == "tensor"))
-        return UNKNOWN
-
-    def _module(self, node: cst.Call, name: str, operands: list[Operand]) -> Value:
-        """A module of torch.nn: on the CPU where it holds parameters and nothing says otherwise."""
-        device = argument(node, "device")
-        place = self.device_place(device.value) if device is not None else CPU
-        if name in api.CONTAINERS:
-            inner = [operand.value for operand in operands if operand.value.kind == "module"]
-            holds = any(value.place == CPU for value in inner)
-        else:
-            holds = name in api.PARAMETRIC
-        if not holds or self.world.default_device(node, self.unit):
-            place = None
-        return Value("module", place, "factory", (Step(node, self.unit, ""),), name=name)
+    # -- devices ---------------------------------------------------------------------------------------------------
 
     def _named_device(self, operands: list[Operand]) -> Value:
         if operands and dotted(operands[0].node):
@@ -441,34 +329,6 @@ class Expressions:
         if operands and isinstance(operands[0].node, cst.FormattedString):
             return Value("device", Place("accelerator", "cuda"))
         return Value("device", None)
-
-    def _factory(self, node: cst.Call, name: str) -> Value:
-        operands = self.arguments(node)
-        keywords = {operand.keyword for operand in operands}
-        inputs = _inputs(operands)
-        step = Step(node, self.unit, "")
-        if any(arg.star == "**" for arg in node.args) or keywords & {"out", "pin_memory"} or _is_empty(node, name):
-            # Pinned memory is on the CPU on purpose; what has no elements is only a placeholder.
-            return Value("tensor", None)
-        device = argument(node, "device")
-        if device is not None:
-            place = self.device_place(device.value)
-            if place is None:
-                return Value("tensor", None)
-            return Value("tensor", place, "factory", (step,), step, inputs=inputs)
-        data = operands[0].value if operands else UNKNOWN
-        if name in ("torch.tensor", "torch.as_tensor") and data.kind not in ("host", "container"):
-            if data.kind == "tensor":
-                return replace(data, ident=object(), name="")
-            if name == "torch.as_tensor" or self.world.default_device(node, self.unit):
-                return Value("tensor", None)
-            # A list, or a number: it may have no dimension.
-            return Value("tensor", CPU0, "factory", (step,), step, inputs=inputs)
-        if name == "torch.tensor" and data.kind == "container" and _common(data).kind == "tensor":
-            return Value("tensor", None)
-        if self.world.default_device(node, self.unit):
-            return Value("tensor", None)
-        return Value("tensor", CPU0 if _zero_dim(node, name) else CPU, "factory", (step,), step, inputs=inputs)
 
     def device_place(self, node: cst.BaseExpression) -> Place | None:
         """The place that an expression names, used as a device; None where that is not known."""
@@ -496,145 +356,6 @@ class Expressions:
         # `x.device` of something unknown is wherever x is, which may be the CPU.
         return not root or api.OPTIONS_NAME.search(root) is not None
 
-    def _method_call(self, node: cst.Call, func: cst.Attribute) -> Value | None:
-        """A call of a method of a value that is known; None where it is no such call."""
-        if self.world.names.qualified(func, self.unit):
-            return None
-        base = self.value(func.value)
-        method = func.attr.value
-        if method in ("to", "cuda", "cpu", "type_as", "xpu", "mps") and base.kind != "host":
-            return self._move(node, base, method)
-        if base.kind == "tensor":
-            return self._tensor_method(node, func, base, method)
-        if base.kind in ("module", "loss"):
-            for arg in node.args:
-                self.value(arg.value)
-            if method in ("eval", "train", "requires_grad_", "float", "half", "double", "apply", "bfloat16"):
-                return base
-            if method in ("parameters", "state_dict", "named_parameters", "buffers", "children", "modules"):
-                return Value("container", items={"*": Value("tensor", base.place, "registered", base.steps)})
-            return UNKNOWN
-        if base.kind == "batch" and method in ("items", "values"):
-            element = self._element(base, "*", node)
-            pair = Value("container", items={0: HOST, 1: element}) if method == "items" else element
-            return Value("container", items={"*": pair})
-        if base.kind == "batch" and method in ("get", "pop") and node.args:
-            key = _constant(node.args[0].value)
-            return self._element(base, key, node) if key is not None else UNKNOWN
-        if base.kind == "container":
-            operands = self.arguments(node)
-            if method == "append" and len(operands) == 1:
-                self._append(func.value, base, operands[0].value)
-                return HOST
-            if method in ("items", "values"):
-                common = _common(base)
-                pair = Value("container", items={0: HOST, 1: common}) if method == "items" else common
-                return Value("container", items={"*": pair})
-            return UNKNOWN
-        return None
-
-    def _append(self, target: cst.BaseExpression, base: Value, value: Value) -> None:
-        name = dotted(target)
-        if not name:
-            return
-        items = dict(base.items) if base.items is not None else {}
-        if len(items) < 16:
-            items[len(items)] = value
-            self.env[name] = replace(base, items=items)
-        else:
-            self.env[name] = Value("container")
-
-    def _tensor_method(self, node: cst.Call, func: cst.Attribute, base: Value, method: str) -> Value:
-        operands = self.arguments(node)
-        if method in ("numpy", "__array__"):
-            if base.place is not None and base.place.kind == "accelerator":
-                shown = Operand(func.value, base)
-                self.world.notes.meet(Meet("numpy", node, self.unit, (shown,), self.in_module))
-            return HOST
-        if method in api.HOST_METHODS:
-            return Value("host", inputs=base.inputs)
-        if method in api.NEW:
-            device = argument(node, "device")
-            place = self.device_place(device.value) if device is not None else base.place
-            return Value("tensor", place, "result", inputs=base.inputs | _inputs(operands))
-        if method == "copy_":
-            return base
-        if method == "type" and not all(
-            re.search(r"\.(?:float|int|uint|bool|half|double|long)\d*$", self.unit_code(o.node)) for o in operands
-        ):
-            # A tensor type, perhaps of another device, or a name that may hold one.
-            return UNKNOWN
-        if method in api.COMBINE_METHODS:
-            tensors = [o for o in operands if o.value.kind == "tensor"]
-            result = self._combine("operation", node, Operand(func.value, base), *tensors)
-            return result if tensors else self._derived(base, node)
-        if method in api.KEEP_METHODS:
-            derived = self._derived(base, node)
-            if method in ("max", "min", "sort", "topk", "nonzero", "split", "chunk", "unbind"):
-                if self._several(node, method):
-                    return Value("container", items={"*": derived})
-            if method in ("argsort", "nonzero", "unsqueeze", "view", "reshape", "expand", "repeat", "flatten"):
-                return replace(derived, maybe_scalar=False)
-            whole = method in api.REDUCTIONS and not any(o.keyword in ("", "dim", "axis") for o in operands)
-            return replace(derived, maybe_scalar=base.maybe_scalar or whole)
-        return UNKNOWN
-
-    def _several(self, node: cst.Call, method: str) -> bool:
-        if method in ("max", "min"):
-            return bool(node.args)
-        if method == "nonzero":
-            return argument(node, "as_tuple") is not None
-        return True
-
-    def _move(self, node: cst.Call, base: Value, method: str) -> Value:
-        step = Step(node, self.unit, "")
-        place: Place | None
-        if method == "cpu":
-            place = CPU
-        elif method in ("cuda", "xpu", "mps"):
-            index = argument(node, "device", 0)
-            for arg in node.args:
-                self.value(arg.value)
-            symbol = self.unit_code(index.value) if index is not None else method
-            place = Place("accelerator", symbol, literal=index is None)
-        else:
-            target = argument(node, "device", 0) or argument(node, "other", 0)
-            for arg in node.args:
-                self.value(arg.value)
-            if target is None or any(arg.star for arg in node.args):
-                return UNKNOWN if target is None and not argument(node, "dtype") else base
-            text = self.unit_code(target.value)
-            if _DTYPE.search(text):
-                return base
-            place = self.device_place(target.value)
-        if base.kind == "unknown":
-            if place is None or method == "type_as":
-                return UNKNOWN
-            held = dotted(node.func.value) if isinstance(node.func, cst.Attribute) else ""
-            kind: Kind = "module" if api.MODULE_NAME.search(held) else "tensor"
-            result = Value(kind, place, "moved", (step,))
-        elif base.kind == "device":
-            return base
-        else:
-            if place == CPU and base.place == CPU0:
-                place = CPU0
-            result = base.at(place, step)
-        if base.kind in ("module", "loss", "batch", "unknown", "tensor", "container"):
-            discarded = node is self.discarded
-            self.world.notes.move(Move(node, self.unit, base, result, discarded, self.loop))
-        if base.kind == "tensor" and base.source in ("parameter",) and place is not None:
-            self.env["moved " + str(id(base.ident))] = result
-        if base.kind in ("module", "loss") or (base.kind in ("unknown", "batch") and node is self.discarded):
-            name = dotted(node.func.value) if isinstance(node.func, cst.Attribute) else ""
-            if name and node is self.discarded and base.kind in ("unknown",):
-                # A statement `model.to(device)` moves a module in place; of a tensor it would be the bug of TDL102.
-                result = replace(result, kind="module" if api.MODULE_NAME.search(name) else "unknown")
-                if result.kind == "unknown":
-                    return UNKNOWN
-            if name and result.kind in ("module", "loss"):
-                self.env[name] = result
-        return result
-
 
 def _literal_place(text: str) -> Place | None:
     kind = text.partition(":")[0]
@@ -647,19 +368,13 @@ def _literal_place(text: str) -> Place | None:
     return None
 
 
-def _constant(node: cst.CSTNode) -> object:
+def constant(node: cst.CSTNode) -> object:
     if isinstance(node, cst.Integer):
         return int(node.value, 0)
     return string_value(node)
 
 
-def _is_number(value: Value) -> bool:
-    """Whether a 0-dimensional tensor was made of a literal number, rather than of something that may be a list."""
-    call = value.creator.node if value.creator is not None else None
-    return isinstance(call, cst.Call) and bool(call.args) and isinstance(call.args[0].value, (cst.Integer, cst.Float))
-
-
-def _common(value: Value) -> Value:
+def common(value: Value) -> Value:
     """What is known of any item of a container."""
     if value.kind != "container" or not value.items:
         return UNKNOWN
@@ -669,41 +384,10 @@ def _common(value: Value) -> Value:
     return replace(first, ident=object()) if same else UNKNOWN
 
 
-def _inputs(operands: list[Operand]) -> frozenset[str]:
+def inputs_of(operands: list[Operand]) -> frozenset[str]:
     found: frozenset[str] = frozenset()
     for operand in operands:
         found |= operand.value.inputs
         if operand.value.kind == "container" and operand.value.items:
             found = found.union(*(item.inputs for item in operand.value.items.values()))
     return found
-
-
-def _is_empty(node: cst.Call, name: str) -> bool:
-    """Whether a factory makes a tensor of no elements, such as `torch.empty(0)` or `torch.tensor([])`."""
-    if not node.args:
-        return False
-    value = node.args[0].value
-    if name in ("torch.tensor", "torch.as_tensor"):
-        return isinstance(value, cst.List) and not value.elements
-    parts = (
-        [part.value for part in value.elements]
-        if isinstance(value, (cst.Tuple, cst.List))
-        else [arg.value for arg in node.args if arg.keyword is None]
-    )
-    return (
-        name != "torch.full"
-        and name not in ("torch.arange", "torch.linspace", "torch.randint")
-        and any(isinstance(part, cst.Integer) and part.value == "0" for part in parts)
-    )
-
-
-def _zero_dim(node: cst.Call, name: str) -> bool:
-    """Whether a factory makes a tensor without dimensions: a literal number, or an empty size."""
-    if not node.args:
-        return True
-    value = node.args[0].value
-    if name in ("torch.tensor", "torch.as_tensor"):
-        return not isinstance(value, (cst.List, cst.Tuple, cst.ListComp))
-    if isinstance(value, (cst.Tuple, cst.List)):
-        return not value.elements
-    return False

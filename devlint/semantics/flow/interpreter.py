@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from devlint.lazycst import cst
 from devlint.semantics.flow import api
-from devlint.semantics.flow.expressions import Expressions
+from devlint.semantics.flow.calls import Calls
 from devlint.semantics.flow.meets import Operand
 from devlint.semantics.flow.values import CPU, HOST, UNKNOWN, Value, join
 from devlint.semantics.tree import dotted
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _FIRST = re.compile(r"first|init|start|\bnot \w+$|is None|== 0|len\(|numel|\bi\b|step", re.I)
 
 
-class Run(Expressions):
+class Run(Calls):
     """The interpretation of one function, or of the module level, from one set of arguments."""
 
     def __init__(

@@ -1,0 +1,147 @@
+"""The functions and classes of one file: which are modules, and what their attributes hold."""
+
+from __future__ import annotations
+
+import ast
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from devlint.lazycst import cst
+from devlint.semantics.flow.values import CPU, HOME, UNKNOWN, Step, Value
+from devlint.semantics.tree import dotted
+from devlint.units import Unit, UnitTooDeep
+
+if TYPE_CHECKING:
+    from devlint.checks.base import File
+    from devlint.semantics.flow.interpreter import Run
+
+_MODULE_BASES = re.compile(r"(?:^|\.)(?:\w*Module|\w*PreTrainedModel|\w*Model|Function)$")
+
+
+class Classes:
+    """What is defined at the top level of one file."""
+
+    def __init__(self, file: File) -> None:
+        self.file = file
+        self.names = file.names
+        self._attributes: dict[cst.ClassDef, dict[str, Value]] = {}
+        self._initialised: set[cst.ClassDef] = set()
+        self._module_classes: dict[cst.ClassDef, bool] = {}
+        self._active: list[cst.FunctionDef] = []
+
+    def run_function(self, unit: Unit, node: cst.FunctionDef, owner: cst.ClassDef | None) -> None:
+        """Run a function once, for what it assigns and what meets in it."""
+        raise AssertionError("defined by the world")
+
+    def is_module(self, unit: Unit, node: cst.ClassDef) -> bool:
+        """Whether a class is an `nn.Module`, by its bases in this file and the names of those from elsewhere."""
+        known = self._module_classes.get(node)
+        if known is None:
+            self._module_classes[node] = False
+            known = self._module_classes[node] = any(self._module_base(unit, arg.value) for arg in node.bases)
+        return known
+
+    def _module_base(self, unit: Unit, base: cst.BaseExpression) -> bool:
+        name = self.names.qualified(base, unit)
+        if name:
+            return name.startswith("torch.nn.") or bool(_MODULE_BASES.search(name))
+        found = self.class_named(dotted(base))
+        return found is not None and self.is_module(*found)
+
+    def class_named(self, name: str) -> tuple[Unit, cst.ClassDef] | None:
+        """The top-level class of that name."""
+        for unit in self.file.units:
+            if unit.name == name and isinstance(unit.statements[0], ast.ClassDef):
+                try:
+                    node = unit.module.body[-1]
+                except UnitTooDeep:
+                    return None
+                if isinstance(node, cst.ClassDef):
+                    return unit, node
+        return None
+
+    def function(self, name: str) -> tuple[Unit, cst.FunctionDef] | None:
+        """The top-level function of that name."""
+        for unit in self.file.units:
+            if unit.name == name and not isinstance(unit.statements[0], ast.ClassDef):
+                try:
+                    node = unit.module.body[-1]
+                except UnitTooDeep:
+                    return None
+                if isinstance(node, cst.FunctionDef):
+                    return unit, node
+        return None
+
+    def _initialise(self, unit: Unit, node: cst.ClassDef) -> None:
+        """Run `__init__`, and the bases' before it, so that the attributes are known."""
+        if node in self._initialised:
+            return
+        self._initialised.add(node)
+        attributes = self._attributes.setdefault(node, {})
+        for arg in node.bases:
+            base = self.class_named(dotted(arg.value))
+            if base is not None and base[1] is not node:
+                self._initialise(*base)
+                attributes.update(self._attributes.get(base[1], {}))
+        for statement in node.body.body:
+            if isinstance(statement, cst.FunctionDef) and statement.name.value == "__init__":
+                self.run_function(unit, statement, node)
+
+    def note_attribute(self, run: Run, target: cst.CSTNode, name: str, value: Value) -> None:
+        """An assignment to `self.<name>`: what it is in the class's other methods."""
+        owner, function = run.class_node, run.function
+        if owner is None or function is None:
+            return
+        attributes = self._attributes.setdefault(owner, {})
+        if function.name.value != "__init__":
+            settled = value.kind in ("device", "loader") or (value.kind == "module" and is_moved(value))
+            if name not in attributes and settled:
+                attributes[name] = value
+            return
+        if run.in_module:
+            if value.kind in ("module", "loss"):
+                # A module that holds nothing, such as a Dropout or a CTCLoss, is nowhere.
+                holds = value.kind == "module" and (value.place == CPU or self.class_named(value.name) is not None)
+                value = replace(value, place=HOME if holds else value.place)
+            elif value.kind == "tensor" and value.source == "registered" and value.place in (CPU, None):
+                value = replace(value, place=HOME)
+            elif value.kind == "tensor" and value.place == CPU and value.source in ("factory", "numpy"):
+                value = replace(value, source="attribute", steps=(*value.steps, Step(target, run.unit, name)))
+            elif value.kind == "tensor":
+                value = Value("tensor", None)
+            elif value.kind == "container":
+                value = UNKNOWN
+        elif value.kind == "tensor":
+            value = UNKNOWN
+        elif value.kind in ("module", "loss") and not is_moved(value):
+            # Who built it may move it later, or the class may be a module through a base that is not seen here.
+            value = UNKNOWN
+        attributes[name] = value if name not in attributes or attributes[name].kind == value.kind else UNKNOWN
+
+    def attribute(self, unit: Unit, node: cst.ClassDef, name: str) -> Value:
+        """What `self.<name>` is at the start of a method."""
+        self._initialise(unit, node)
+        value = self._attributes.get(node, {}).get(name, UNKNOWN)
+        if value.source == "attribute" and self._reassigned(unit, node, name):
+            return UNKNOWN
+        if value.kind == "device" and value.place == CPU and self._reassigned(unit, node, name):
+            return Value("device", None)
+        return value
+
+    def _reassigned(self, unit: Unit, node: cst.ClassDef, name: str) -> bool:
+        """Whether another method than `__init__` and the running one may give the attribute another place."""
+        running = self._active[-1] if self._active else None
+        for inner in unit.below(node):
+            if isinstance(inner, cst.AssignTarget) and dotted(inner.target) == f"self.{name}":
+                function = unit.enclosing(inner, cst.FunctionDef)
+                if function is not None and function.name.value != "__init__" and function is not running:
+                    return True
+            elif isinstance(inner, cst.FunctionDef) and inner.name.value in ("_apply", "to", "cuda", "__getattr__"):
+                return True
+        return False
+
+
+def is_moved(value: Value) -> bool:
+    """Whether the value was moved to what may be an accelerator."""
+    return value.place is not None and value.place.kind == "accelerator"

@@ -1,0 +1,177 @@
+"""What the use of a name proves: parameters that are tensors, loops that draw batches, loaders on the CPU."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from devlint.lazycst import cst
+from devlint.semantics.flow import api
+from devlint.semantics.flow.classes import Classes
+from devlint.semantics.flow.values import Place, Value
+from devlint.semantics.tree import dotted
+from devlint.units import Unit
+
+if TYPE_CHECKING:
+    from devlint.checks.base import File
+    from devlint.semantics.flow.expressions import Expressions
+
+
+class Evidence(Classes):
+    """Proofs from use, in one file."""
+
+    def __init__(self, file: File) -> None:
+        super().__init__(file)
+        roots = {target.partition(".")[0] for targets in file.names.aliases.values() for target in targets}
+        self.framework = not roots.isdisjoint(api.FRAMEWORK_ROOTS)
+        """Whether a training framework may move batches and models by itself."""
+        self._facts: dict[cst.FunctionDef, dict[str, Value]] = {}
+
+    def parameter_facts(self, unit: Unit, function: cst.FunctionDef, in_module: bool) -> dict[str, Value]:
+        """The parameters that are surely tensors, each where the caller put it."""
+        facts = self._facts.get(function)
+        if facts is None:
+            facts = self._facts[function] = self._prove_parameters(unit, function, in_module)
+        return facts
+
+    def _prove_parameters(self, unit: Unit, function: cst.FunctionDef, in_module: bool) -> dict[str, Value]:
+        params = (*function.params.posonly_params, *function.params.params, *function.params.kwonly_params)
+        names = {param.name.value for param in params} - {"self", "cls"}
+        tensor: set[str] = set()
+        host: set[str] = set()
+        for param in params:
+            if param.annotation is not None:
+                text = unit.module.code_for_node(param.annotation.annotation)
+                if re.search(r"\bTensor\b", text) and not re.search(r"List|Dict|Tuple|Sequence|list|dict|tuple", text):
+                    tensor.add(param.name.value)
+                elif not re.search(r"\bTensor\b|Any|object", text):
+                    host.add(param.name.value)
+        owner = unit.enclosing(function, cst.ClassDef)
+        if api.HOST_FUNCTION.search(function.name.value) or (owner and api.HOST_FUNCTION.search(owner.name.value)):
+            return {}
+        folder, name = self.file.place
+        if api.HOST_FUNCTION.search(name) or api.HOST_FOLDER.fullmatch(folder):
+            return {}
+        if owner is not None and function.name.value != "forward" and "collate_fn" in unit.words:
+            # A method of the class, and perhaps this one, makes batches in the loader's workers.
+            return {}
+        for node in unit.below(function):
+            if isinstance(node, cst.Attribute) and isinstance(node.value, cst.Name) and node.value.value in names:
+                name, attribute = node.value.value, node.attr.value
+                if attribute in api.HOST_ONLY:
+                    host.add(name)
+                elif attribute in api.TENSOR_METHODS and isinstance(unit.parents.get(node), cst.Call):
+                    tensor.add(name)
+                elif attribute == "device" or (in_module and attribute in ("shape", "dtype")):
+                    if not api.OPTIONS_NAME.search(name) and not api.MODULE_NAME.search(name):
+                        tensor.add(name)
+            elif isinstance(node, cst.Call):
+                qualified = self.names.qualified(node.func, unit)
+                for arg in node.args:
+                    name = root_of(arg.value)
+                    if name not in names:
+                        continue
+                    if qualified.startswith(("numpy.", "cv2.", "PIL.")):
+                        host.add(name)
+                    elif qualified.startswith("torch.") and not _takes_anything(qualified):
+                        tensor.add(name)
+                    elif in_module and dotted(node.func).startswith("self.") and isinstance(arg.value, cst.Name):
+                        attribute = dotted(node.func)[5:]
+                        if owner is not None and self.attribute(unit, owner, attribute).kind == "module":
+                            tensor.add(name)
+        if in_module and function.name.value == "forward" and params:
+            first = next((param for param in params if param.name.value != "self"), None)
+            if first is not None and first.annotation is None and first.default is None:
+                tensor.add(first.name.value)
+        if tensor - host:
+            tensor |= self._indexing_parameters(unit, function, names)
+        host |= {name for name in tensor if api.NUMBER_NAME.search(name)}
+        return {
+            name: Value("tensor", Place("input", name), "parameter", inputs=frozenset((name,)), name=name)
+            for name in tensor - host
+        }
+
+    def _indexing_parameters(self, unit: Unit, function: cst.FunctionDef, names: set[str]) -> set[str]:
+        """Parameters that index what a factory just made, as in `torch.eye(n)[labels]`."""
+        return {
+            part.slice.value.value
+            for node in unit.below(function)
+            if isinstance(node, cst.Subscript)
+            and isinstance(node.value, cst.Call)
+            and self.names.qualified(node.value.func, unit) in api.FACTORIES
+            for part in node.slice
+            if isinstance(part.slice, cst.Index)
+            and isinstance(part.slice.value, cst.Name)
+            and part.slice.value.value in names
+        }
+
+    def loads_batches(self, unit: Unit, loop: cst.For) -> bool:
+        """Whether a loop over something unknown surely draws batches: it moves what it draws to a device."""
+        if self.framework:
+            return False
+        source = unit.module.code_for_node(loop.iter)
+        if not re.search(r"load|batch|\bdl\b|_dl\b|it\b|iter|data|train|val|test|bar\b|tqdm|prog", source, re.I):
+            return False
+        if self._moves_what_it_draws(unit, loop):
+            return True
+        # A validation loop beside a training loop draws from a loader of the same kind.
+        scope = unit.enclosing(loop, cst.FunctionDef) or unit.module
+        return bool(re.search(r"load|\bdl\b|_dl\b", source, re.I)) and any(
+            isinstance(other, cst.For)
+            and other is not loop
+            and re.search(r"load|\bdl\b|_dl\b", unit.module.code_for_node(other.iter), re.I)
+            and self._moves_what_it_draws(unit, other)
+            for other in unit.below(scope)
+        )
+
+    def _moves_what_it_draws(self, unit: Unit, loop: cst.For) -> bool:
+        targets = {node.value for node in unit.below(loop.target) if isinstance(node, cst.Name)}
+        source = unit.module.code_for_node(loop.iter)
+        if re.search(r"parameters|param_groups|state|buffers|modules|\.items\(\)|keys|gpu|cuda|device", source):
+            return False
+        unpacked = {
+            name.value
+            for node in unit.below(loop.body)
+            if isinstance(node, cst.Assign) and root_of(node.value) in targets
+            for target in node.targets
+            for name in unit.below(target)
+            if isinstance(name, cst.Name)
+        }
+        for node in unit.below(loop.body):
+            if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
+                if node.func.attr.value in ("to", "cuda") and root_of(node.func.value) in targets | unpacked:
+                    return True
+        return False
+
+    def loads_on_cpu(self, run: Expressions, node: cst.Call) -> bool:
+        """Whether a DataLoader's batches are surely on the CPU: nothing that it is built on moves them."""
+        for arg in node.args:
+            value = run.value(arg.value)
+            if value.kind == "host" and value.name == "on device":
+                return False
+            keyword = arg.keyword.value if arg.keyword else ""
+            name = dotted(arg.value.func) if isinstance(arg.value, cst.Call) else dotted(arg.value)
+            if keyword not in ("", "dataset", "collate_fn", "batch_sampler", "sampler") or not name:
+                continue
+            found = self.function(name) if keyword == "collate_fn" else self.class_named(name)
+            if found is not None and re.search(r"\.to\(|\.cuda\(|device", found[0].text):
+                return False
+            if keyword == "collate_fn" and found is None and name != "None":
+                return False
+        return self.file.words.isdisjoint(("DeviceDataLoader", "prefetcher", "Prefetcher", "data_prefetcher"))
+
+
+def root_of(node: cst.CSTNode) -> str:
+    while isinstance(node, (cst.Attribute, cst.Subscript, cst.Call)):
+        node = node.func if isinstance(node, cst.Call) else node.value
+    return node.value if isinstance(node, cst.Name) else ""
+
+
+def _takes_anything(qualified: str) -> bool:
+    """Whether a torch function takes what is no tensor, so that being its argument proves nothing."""
+    last = qualified.rpartition(".")[2]
+    if qualified in api.FACTORIES or qualified in api.CPU_CONSTRUCTORS or last[:1].isupper():
+        return True
+    return not (qualified.count(".") == 1 or qualified.startswith(api.FUNCTIONAL)) or last in (
+        "device is_tensor load save manual_seed no_grad compile Size dtype set_grad_enabled Generator typename".split()
+    )
