@@ -258,7 +258,7 @@ class Expressions:
         return self.value(node.value)
 
     def _Lambda(self, node: cst.Lambda) -> Value:
-        return UNKNOWN
+        return Value("function", creator=Step(node, self.unit, ""))
 
     def _choose(self, one: Value, other: Value, test: cst.BaseExpression | None) -> Value:
         """The value after a branch: a capability test that moved one side decides by itself where the value is."""

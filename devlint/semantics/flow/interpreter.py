@@ -11,7 +11,7 @@ from devlint.lazycst import cst
 from devlint.semantics.flow import api
 from devlint.semantics.flow.calls import Calls
 from devlint.semantics.flow.meets import Operand
-from devlint.semantics.flow.values import CPU, HOST, UNKNOWN, Value, join
+from devlint.semantics.flow.values import CPU, HOST, UNKNOWN, Step, Value, join
 from devlint.semantics.tree import dotted
 from devlint.units import Unit
 
@@ -231,7 +231,7 @@ class Run(Calls):
             inner.env = dict(self.env)
             inner.parameters(node, {})
             inner.suite(node.body)
-        self.env.pop(node.name.value, None)
+        self.env[node.name.value] = Value("function", creator=Step(node, self.unit, ""))
 
     # -- binding ---------------------------------------------------------------------------------------------------
 

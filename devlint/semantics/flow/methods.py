@@ -36,7 +36,7 @@ class Methods(Expressions):
                 return base
             if method in ("parameters", "state_dict", "named_parameters", "buffers", "children", "modules"):
                 return Value("container", items={"*": Value("tensor", base.place, "registered", base.steps)})
-            return UNKNOWN
+            return self.world.call_method(self, node, base, func)
         if base.kind == "batch" and method in ("items", "values"):
             element = self._element(base, "*", node)
             pair = Value("container", items={0: HOST, 1: element}) if method == "items" else element
@@ -54,6 +54,9 @@ class Methods(Expressions):
                 pair = Value("container", items={0: HOST, 1: shared}) if method == "items" else shared
                 return Value("container", items={"*": pair})
             return UNKNOWN
+        if base.kind in ("object", "unknown") and dotted(func.value) not in ("self", "cls", "super"):
+            result = self.world.call_method(self, node, base, func)
+            return result if result is not UNKNOWN else None
         return None
 
     def _append(self, target: cst.BaseExpression, base: Value, value: Value) -> None:

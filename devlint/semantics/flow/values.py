@@ -10,7 +10,19 @@ from devlint.lazycst import cst
 from devlint.units import Unit
 
 Kind = Literal[
-    "unknown", "tensor", "module", "loss", "device", "loader", "batch", "container", "host", "optimizer", "class"
+    "unknown",
+    "tensor",
+    "module",
+    "loss",
+    "device",
+    "loader",
+    "batch",
+    "container",
+    "host",
+    "optimizer",
+    "class",
+    "object",
+    "function",
 ]
 Source = Literal[
     "", "factory", "element", "parameter", "attribute", "numpy", "moved", "registered", "result", "constant"
@@ -54,6 +66,8 @@ class Value:
     that its shape was taken from. `ident` is shared by aliases of one object. `items` are a container's values, by
     position or key. `guarded` marks a place that a capability test such as `if use_cuda:` decided. `maybe_scalar` tells
     that the tensor may have no dimension: such a one on the CPU mixes with everything, and indexes like a number.
+    `defined` is the class of this file that a module or another object is an instance of. A `function`'s `creator` is
+    its definition, its `items` the arguments that `partial` bound.
     """
 
     kind: Kind = "unknown"
@@ -67,6 +81,7 @@ class Value:
     guarded: bool = False
     name: str = ""
     maybe_scalar: bool = False
+    defined: tuple[Unit, cst.ClassDef] | None = None
 
     @property
     def is_tensor(self) -> bool:

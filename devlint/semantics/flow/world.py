@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from devlint.edits import argument
 from devlint.lazycst import cst
 from devlint.semantics.flow import api
-from devlint.semantics.flow.evidence import Evidence
-from devlint.semantics.flow.interpreter import Run, result_of
+from devlint.semantics.flow.helpers import Helpers
+from devlint.semantics.flow.interpreter import Run
 from devlint.semantics.flow.meets import Notes, Operand
 from devlint.semantics.flow.values import CPU, HOME, UNKNOWN, Step, Value
 from devlint.semantics.tree import dotted
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _BUDGET = 60_000
 
 
-class World(Evidence):
+class World(Helpers):
     """The interpreter's view of one file."""
 
     def __init__(self, file: File) -> None:
@@ -32,8 +32,10 @@ class World(Evidence):
         self.sets_default_device = not file.words.isdisjoint(("set_default_device", "set_default_tensor_type"))
         self._left = _BUDGET
         self._module_env: dict[str, Value] | None = None
-        self._results: dict[tuple[object, ...], Value] = {}
         self._done: set[Unit] = set()
+
+    def _world(self) -> World:
+        return self
 
     def spend(self) -> bool:
         """Take one step; False once a unit has used up what one may cost."""
@@ -143,18 +145,40 @@ class World(Evidence):
             if text == "len" and operands and operands[0].value.kind == "tensor" and dotted(operands[0].node):
                 inputs |= {dotted(operands[0].node)}
             return Value("host", inputs=inputs)
-        inner = self._inline(run, node, text, operands)
-        if inner is not None:
-            return inner
+        if text.rpartition(".")[2] == "partial" and operands:
+            return self._partial(run, operands)
+        helper = self.helper(run, node, callee)
+        if helper is not None:
+            return self.run_helper(run, helper, operands, node)
         built = self.class_named(text)
-        if built is not None and self.is_module(*built):
+        if built is not None:
             step = Step(node, run.unit, "")
-            return Value("module", CPU, "factory", (step,), name=text)
+            if self.is_module(*built):
+                return Value("module", CPU, "factory", (step,), name=text, defined=built)
+            return Value("object", None, "factory", (step,), name=text, defined=built)
         if api.LOSS_NAME.search(text) and "ctc" not in text.lower() and not qualified:
             return run._combine("loss", node, *(o for o in operands if o.value.kind == "tensor"))
         if api.MODULE_NAME.search(text) and text != "super" and not qualified:
             return self._apply(run, node, Value("module", None, name=text), operands)
         return UNKNOWN
+
+    def call_method(self, run: Expressions, node: cst.Call, base: Value, func: cst.Attribute) -> Value:
+        """The result of a call of a method that the file defines for what `base` is."""
+        assert isinstance(run, Run)
+        helper = self.method_of(base, func.attr.value, func.value)
+        return self.run_helper(run, helper, run.arguments(node), node) if helper is not None else UNKNOWN
+
+    def _partial(self, run: Run, operands: list[Operand]) -> Value:
+        """`partial(f, …)` of a function of the file."""
+        function, given = operands[0].value, operands[1:]
+        found = self.function(dotted(operands[0].node))
+        if function.kind == "unknown" and found is not None:
+            function = Value("function", creator=Step(found[1], found[0], ""))
+        if function.kind != "function":
+            return UNKNOWN
+        items: dict[object, Value] = dict(function.items or {})
+        items.update({operand.keyword or str(index): operand.value for index, operand in enumerate(given)})
+        return replace(function, items=items)
 
     def _register(self, run: Run, node: cst.Call) -> Value:
         from devlint.semantics.calls import string_value
@@ -191,47 +215,3 @@ class World(Evidence):
             if operand.value.place is not None and operand.value.place.kind in ("accelerator", "home", "input"):
                 return Value("tensor", operand.value.place, "result")
         return UNKNOWN
-
-    def _inline(self, run: Run, node: cst.Call, text: str, operands: list[Operand]) -> Value | None:
-        """Run a function of this file with these arguments; None where there is none of that name."""
-        owner: cst.ClassDef | None = None
-        found: tuple[Unit, cst.FunctionDef] | None = None
-        if text.startswith("self.") and text.count(".") == 1 and run.class_node is not None:
-            owner = run.class_node
-            for statement in owner.body.body:
-                if isinstance(statement, cst.FunctionDef) and statement.name.value == text[5:]:
-                    found = (run.unit, statement)
-        elif text and "." not in text:
-            found = self.function(text)
-        if found is None:
-            return None
-        unit, function = found
-        if api.HOST_FUNCTION.search(function.name.value):
-            return UNKNOWN
-        if run.depth >= 3 or function in self._active or any(arg.star for arg in node.args):
-            return UNKNOWN
-        params = [*function.params.posonly_params, *function.params.params]
-        names = [param.name.value for param in params]
-        if owner is not None and names and names[0] in ("self", "cls"):
-            names = names[1:]
-        given = dict(zip(names, (o.value for o in operands if not o.keyword), strict=False))
-        given |= {o.keyword: o.value for o in operands if o.keyword}
-        memo = self._memo_key(function, given)
-        if memo in self._results:
-            return self._results[memo]
-        in_module = owner is not None and self.is_module(unit, owner)
-        inner = Run(self, unit, class_node=owner, in_module=in_module, function=function, depth=run.depth + 1)
-        inner.building = run.building
-        inner.parameters(function, given, called=True)
-        self._active.append(function)
-        goes_on = inner.suite(function.body)
-        self._active.pop()
-        result = UNKNOWN if goes_on and inner.returned else result_of(inner.returned)
-        if any(isinstance(n, cst.Yield) for n in unit.below(function)):
-            result = UNKNOWN
-        self._results[memo] = result
-        return result
-
-    def _memo_key(self, function: cst.FunctionDef, given: dict[str, Value]) -> tuple[object, ...]:
-        parts = tuple(sorted((name, value.kind, repr(value.place), value.source) for name, value in given.items()))
-        return (function, parts)
