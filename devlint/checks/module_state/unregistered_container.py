@@ -58,6 +58,9 @@ class UnregisteredContainer(Check):
         elif isinstance(value, cst.ListComp):
             kinds = {self._kind(value.elt)}
             self._report(statement, name, kinds, self._wrapped(value, kinds))
+        elif isinstance(value, cst.DictComp):
+            # What its keys are is not known, and a ModuleDict takes strings.
+            self._report(statement, name, {self._kind(value.value)}, None)
         elif isinstance(value, cst.Dict) and value.elements:
             kinds = {self._kind(element.value) for element in value.elements}
             keys = [element.key if isinstance(element, cst.DictElement) else None for element in value.elements]
@@ -68,8 +71,20 @@ class UnregisteredContainer(Check):
             self._filled(owner, statement, name)
 
     def _filled(self, owner: cst.ClassDef, statement: cst.Assign, name: str) -> None:
-        """A list that starts empty and is appended to."""
+        """A list or dict that starts empty and is filled."""
         value = statement.value
+        if isinstance(value, cst.Dict) or (
+            isinstance(value, cst.Call) and dotted(value.func) in ("dict", "OrderedDict")
+        ):
+            kinds = {
+                self._kind(put.value)
+                for put in self.unit.below(owner)
+                if isinstance(put, cst.Assign)
+                and isinstance(put.targets[0].target, cst.Subscript)
+                and dotted(put.targets[0].target.value) == name
+            }
+            self._report(statement, name, kinds, None)
+            return
         empty = isinstance(value, cst.List) or (isinstance(value, cst.Call) and dotted(value.func) == "list")
         if not empty or (isinstance(value, cst.Call) and value.args):
             return

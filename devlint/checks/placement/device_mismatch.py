@@ -10,6 +10,7 @@ from devlint.lazycst import cst
 from devlint.semantics.calls import MOVE_CALL
 from devlint.semantics.flow.meets import Meet, Operand
 
+_SOURCES = ("factory", "numpy", "moved", "held")
 _ADVICE = "create it there: `device={}`"
 
 
@@ -35,7 +36,7 @@ class DeviceMismatch(MeetCheck):
     def judge(self, meet: Meet) -> None:
         for left, other in pairs(meet):
             place = other.value.place
-            if place is None or place.kind != "accelerator" or left.value.source not in ("factory", "numpy", "moved"):
+            if place is None or place.kind != "accelerator" or left.value.source not in _SOURCES:
                 continue
             if left.value.kind == "module":
                 self._report_module(meet, left, other)
@@ -84,13 +85,17 @@ class DeviceMismatch(MeetCheck):
             "TDL114": f"the weight of `{name}` is on the CPU and meets what is {describe(place)}",
         }[code].replace("`this tensor`", "this tensor")
         target = left.node
-        fix = self._fix(left, symbol, unit)
+        fix = self._fix(left, symbol, meet)
         advice = _ADVICE.format(symbol) if creator is not None else f"move it: `.to({symbol})`"
         self.accuse(code, target, unit, f"{what}; {advice}", fix, evidence)
 
-    def _fix(self, left: Operand, symbol: str, unit: object) -> Fix | None:
+    def _fix(self, left: Operand, symbol: str, meet: Meet) -> Fix | None:
         creator = left.value.creator
-        if creator is None or creator.unit is not unit or not isinstance(creator.node, cst.Call):
+        if creator is None or creator.unit is not meet.unit or not isinstance(creator.node, cst.Call):
+            return None
+        made_in, met_in = (creator.unit.enclosing(node, cst.FunctionDef) for node in (creator.node, meet.node))
+        if made_in is not met_in and not (symbol.startswith('"') or symbol in ("cuda", "xpu", "mps")):
+            # The name of the device may mean nothing where the tensor is made.
             return None
         symbol = f'"{symbol}"' if symbol in ("cuda", "xpu", "mps") else symbol
         if argument(creator.node, "device") is not None:

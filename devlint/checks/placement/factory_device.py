@@ -5,7 +5,7 @@ from __future__ import annotations
 from devlint.checks.base import Rule
 from devlint.checks.meeting import MeetCheck, describe, evidence_of, pairs, parameters_of, step_evidence
 from devlint.edits import add_argument, argument, remove_argument
-from devlint.findings import Fix
+from devlint.findings import Edit, Fix
 from devlint.lazycst import cst
 from devlint.semantics.calls import FACTORY_CALL
 from devlint.semantics.flow.meets import Meet, Operand
@@ -36,9 +36,10 @@ class FactoryDevice(MeetCheck):
                 continue
             if left.value.source == "constant" and meet.in_forward and meet.kind != "module":
                 self._report_constant(meet, left, other)
-            if left.value.source != "factory":
+            if left.value.source not in ("factory", "numpy"):
                 continue
-            creator = left.value.creator
+            # What is made by a legacy constructor, or of an array, takes no `device=`, and is moved behind it.
+            creator = left.value.creator or (left.value.steps[0] if left.value.source == "numpy" else None)
             if creator is None or not isinstance(creator.node, cst.Call):
                 continue
             if meet.kind == "module" and other.value.kind != "module":
@@ -78,13 +79,16 @@ class FactoryDevice(MeetCheck):
         if like:
             advice = "drop the argument, and it is created there"
             message = f"`{made}(…)` is sent to the CPU, and meets at line {meeting} what is {place}; {advice}"
+        elif left.value.source == "numpy":
+            hint = f"`.to({source}.device)`" if source else "`.to(…)`"
+            message = f"`{made}(…)` is created on the CPU, and meets at line {meeting} what is {place}; move it: {hint}"
         else:
             hint = f"`device={source}.device`" if source else "the device of what it meets"
             message = (
                 f"`{made}(…)` is created on the CPU, and meets at line {meeting} what is {place}; create it with {hint}"
             )
         evidence = [evidence_of(meet.unit, meet.node, f"here it meets what is {place}")]
-        self.accuse(code, creator.node, unit, message, self._fix(creator, source, like), evidence)
+        self.accuse(code, creator.node, unit, message, self._fix(creator, source, left), evidence)
 
     def _source(self, left: Operand, other: Operand, function: cst.FunctionDef | None) -> str:
         """A name in the creator's function whose device is the right one: a tensor that its shape came from."""
@@ -99,11 +103,16 @@ class FactoryDevice(MeetCheck):
             return place.symbol
         return ""
 
-    def _fix(self, creator: Step, source: str, like: bool) -> Fix | None:
+    def _fix(self, creator: Step, source: str, left: Operand) -> Fix | None:
         assert isinstance(creator.node, cst.Call)
         given = argument(creator.node, "device")
+        if left.value.source == "numpy":
+            if not source or creator.node.lpar:
+                return None
+            end = creator.unit.offsets(creator.node)[1]
+            return Fix(f"Move it: `.to({source}.device)`", (Edit(end, end, f".to({source}.device)"),), "safe")
         if given is not None:
-            if not like:
+            if creator.text != "like":
                 return None
             edit = remove_argument(creator.unit, creator.node, given)
             return Fix("Drop the device argument", (edit,), "safe") if edit else None

@@ -9,7 +9,10 @@ from devlint.checks.meeting import MeetCheck, describe, step_evidence
 from devlint.findings import Edit, Fix
 from devlint.lazycst import cst
 from devlint.semantics.calls import MOVE_CALL
+from devlint.semantics.flow.api import ARRAY_LIBRARIES
 from devlint.semantics.flow.meets import Meet, Operand
+from devlint.semantics.imports import Names
+from devlint.units import Unit
 
 
 class HostSinks(MeetCheck):
@@ -22,8 +25,18 @@ class HostSinks(MeetCheck):
             fix="safe",
         ),
     )
-    triggers = (("numpy", "np", "pack_padded_sequence"),)
     patterns = (rf"{MOVE_CALL}|pack_padded_sequence",)
+
+    @classmethod
+    def wants(cls, unit: Unit, names: Names) -> bool:
+        """Whether the unit calls `.numpy()`, something of a library that makes arrays, or `pack_padded_sequence`."""
+        sinks = {
+            local
+            for local, targets in names.aliases.items()
+            if any((target + ".").startswith(ARRAY_LIBRARIES) for target in targets)
+        }
+        sinks |= {"numpy", "pack_padded_sequence"}
+        return not unit.words.isdisjoint(sinks) and super().wants(unit, names)
 
     def judge(self, meet: Meet) -> None:
         operand = meet.operands[0]

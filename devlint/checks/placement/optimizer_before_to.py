@@ -30,6 +30,13 @@ class OptimizerBeforeTo(Check):
     def _block(self, body: object) -> None:
         optimizers: dict[str, tuple[str, cst.Call, str]] = {}
         for statement in body:  # type: ignore[attr-defined]
+            if isinstance(statement, cst.If) and optimizers:
+                # `if args.cuda: model.cuda()`: the move is conditional, what came before it is not.
+                for inner in self.unit.below(statement):
+                    if isinstance(inner, (cst.Assign, cst.Expr)) and isinstance(inner.value, cst.Call):
+                        target = dotted(inner.targets[0].target) if isinstance(inner, cst.Assign) else ""
+                        self._moved(inner.value, target, optimizers)
+                continue
             if not isinstance(statement, cst.SimpleStatementLine):
                 continue
             for small in statement.body:

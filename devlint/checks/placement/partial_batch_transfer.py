@@ -86,15 +86,16 @@ class PartialBatchTransfer(MeetCheck):
         self.accuse(code, left.node, unit, message, self._fix(meet, left, sibling, place), evidence)
 
     def _sibling(self, meet: Meet) -> Move | None:
-        """The last move, before the meeting, of another element in the same loop."""
+        """The last move, before the meeting, of another element in the same loop, or function that gets a batch."""
         loop = meet.unit.enclosing(meet.node, cst.For)
+        function = meet.unit.enclosing(meet.node, cst.FunctionDef)
         moves = [
             move
             for move in self.file.placement.world.notes.moves
             if move.unit is meet.unit
             and move.value.source == "element"
-            and loop is not None
             and move.loop is loop
+            and move.unit.enclosing(move.node, cst.FunctionDef) is function
             and move.result.place is not None
             and move.result.place.kind == "accelerator"
         ]

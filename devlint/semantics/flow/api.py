@@ -88,6 +88,8 @@ TENSOR_METHODS = frozenset(
 """Methods that only tensors have among the things that are passed round: a call of one proves the kind."""
 HOST_ONLY = frozenset("numpy cpu astype tolist item tobytes save convert resize crop mode filename ndarray".split())
 """Attributes after which a parameter is taken to live on the host."""
+ARRAY_LIBRARIES = ("numpy.", "np.", "scipy.", "sklearn.", "matplotlib.pyplot.", "seaborn.", "cv2.")
+"""Packages whose functions turn what they are given into NumPy arrays."""
 DEVICE_NAME = re.compile(r"(?:^|_)(?:device|dev|gpu|cuda|rank|map_location)s?(?:$|_|\d)|device", re.I)
 OPTIONS_NAME = re.compile(r"^(?:self|args?|opts?|options|cfg|config|hparams|params|settings|flags|trainer|ctx)\b", re.I)
 LOSS_NAME = re.compile(r"(?:^|_|\.)(?:criterion|crit|loss|loss_?fn|loss_?func\w*|objective)\w*$|criterion|loss_f", re.I)
@@ -104,6 +106,9 @@ HOST_FUNCTION = re.compile(
     re.I,
 )
 HOST_FOLDER = re.compile(r"transforms?|datasets?|loaders?|dataloaders?|data|preprocess\w*|augment\w*", re.I)
+BATCH_NAME = re.compile(
+    r"batch(?!_?size|_?idx|_?i(?:d|nd)|_?num)|^data$|^samples?$|^inputs?$|^examples?$|^minibatch$", re.I
+)
 NUMBER_NAME = re.compile(r"(?:^|_)(?:size|num|n|k|dim|dims|count|shape|step|steps)$|^num_|^n_", re.I)
 FRAMEWORK_ROOTS = frozenset(
     "pytorch_lightning lightning lightning_fabric accelerate ignite deepspeed torch_xla horovod composer dgl fastai "

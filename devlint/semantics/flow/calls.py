@@ -24,7 +24,7 @@ class Calls(Methods):
         name = self.world.names.qualified(node.func, self.unit)
         if name.startswith("torch."):
             return self._torch_call(node, name)
-        if name.startswith(("numpy.", "np.")):
+        if name.startswith(api.ARRAY_LIBRARIES):
             return self._numpy_call(node)
         return self.world.call(self, node, name)
 

@@ -113,17 +113,31 @@ class Classes:
             elif value.kind == "container":
                 value = UNKNOWN
         elif value.kind == "tensor":
-            value = UNKNOWN
+            made_here = (
+                value.place == CPU and value.source in ("factory", "numpy") and not self._moved_by_name(run.unit, name)
+            )
+            held = replace(value, source="held", steps=(*value.steps, Step(target, run.unit, name)))
+            value = held if made_here else UNKNOWN
+        elif value.kind == "loss" and value.place == CPU and not self._moved_by_name(run.unit, name):
+            pass
         elif value.kind in ("module", "loss") and not is_moved(value):
             # Who built it may move it later, or the class may be a module through a base that is not seen here.
             value = UNKNOWN
         attributes[name] = value if name not in attributes or attributes[name].kind == value.kind else UNKNOWN
 
+    def _moved_by_name(self, unit: Unit, name: str) -> bool:
+        """Whether the file may move an attribute of that name by hand, from wherever: by itself, or all at once."""
+        text = self.file.source.text
+        return (
+            re.search(rf"\.{name}\.(?:data\.)?(?:to|cuda)\(|\.{name}\s*=[^=\n]*\.(?:to|cuda)\(", text) is not None
+            or re.search(r"\bsetattr\(|__dict__|\bvars\(", unit.text) is not None
+        )
+
     def attribute(self, unit: Unit, node: cst.ClassDef, name: str) -> Value:
         """What `self.<name>` is at the start of a method."""
         self._initialise(unit, node)
         value = self._attributes.get(node, {}).get(name, UNKNOWN)
-        if value.source == "attribute" and self._reassigned(unit, node, name):
+        if value.source in ("attribute", "held") and self._reassigned(unit, node, name):
             return UNKNOWN
         if value.kind == "device" and value.place == CPU and self._reassigned(unit, node, name):
             return Value("device", None)

@@ -6,9 +6,10 @@ import re
 from typing import TYPE_CHECKING
 
 from devlint.lazycst import cst
+from devlint.semantics.calls import move_of
 from devlint.semantics.flow import api
 from devlint.semantics.flow.classes import Classes
-from devlint.semantics.flow.values import Place, Value
+from devlint.semantics.flow.values import CPU, Place, Value
 from devlint.semantics.tree import dotted
 from devlint.units import Unit
 
@@ -25,6 +26,8 @@ class Evidence(Classes):
         roots = {target.partition(".")[0] for targets in file.names.aliases.values() for target in targets}
         self.framework = not roots.isdisjoint(api.FRAMEWORK_ROOTS)
         """Whether a training framework may move batches and models by itself."""
+        self.uses_numpy = "numpy" in roots or "np" in file.words
+        """Whether what has a shape may be an array."""
         self._facts: dict[cst.FunctionDef, dict[str, Value]] = {}
 
     def parameter_facts(self, unit: Unit, function: cst.FunctionDef, in_module: bool) -> dict[str, Value]:
@@ -55,14 +58,15 @@ class Evidence(Classes):
         if owner is not None and function.name.value != "forward" and "collate_fn" in unit.words:
             # A method of the class, and perhaps this one, makes batches in the loader's workers.
             return {}
+        shaped = in_module or not self.uses_numpy
         for node in unit.below(function):
-            if isinstance(node, cst.Attribute) and isinstance(node.value, cst.Name) and node.value.value in names:
-                name, attribute = node.value.value, node.attr.value
+            if isinstance(node, cst.Attribute) and (name := _indexed_name(node.value)) in names:
+                attribute = node.attr.value
                 if attribute in api.HOST_ONLY:
                     host.add(name)
                 elif attribute in api.TENSOR_METHODS and isinstance(unit.parents.get(node), cst.Call):
                     tensor.add(name)
-                elif attribute == "device" or (in_module and attribute in ("shape", "dtype")):
+                elif attribute == "device" or (shaped and attribute in ("shape", "dtype")):
                     if not api.OPTIONS_NAME.search(name) and not api.MODULE_NAME.search(name):
                         tensor.add(name)
             elif isinstance(node, cst.Call):
@@ -86,10 +90,33 @@ class Evidence(Classes):
         if tensor - host:
             tensor |= self._indexing_parameters(unit, function, names)
         host |= {name for name in tensor if api.NUMBER_NAME.search(name)}
-        return {
+        facts = {
             name: Value("tensor", Place("input", name), "parameter", inputs=frozenset((name,)), name=name)
             for name in tensor - host
         }
+        if not self.framework:
+            for name in names - facts.keys():
+                if api.BATCH_NAME.search(name) and self._moves_a_part(unit, function, name):
+                    facts[name] = Value("batch", CPU, "element", name=name)
+        return facts
+
+    def _moves_a_part(self, unit: Unit, function: cst.FunctionDef, name: str) -> bool:
+        """Whether the function takes a batch apart and moves some part of it: then it came as the loader left it."""
+        parts: set[str] = set()
+        for node in unit.below(function):
+            if isinstance(node, cst.Assign):
+                target, value = node.targets[0].target, node.value
+                if isinstance(target, cst.Tuple) and isinstance(value, cst.Name) and value.value == name:
+                    parts |= {dotted(element.value) for element in target.elements}
+                elif _indexed_name(value) == name and isinstance(value, cst.Subscript):
+                    parts.add(dotted(target))
+            elif isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
+                if node.func.attr.value == "cuda" or (move_of(node) and node.func.attr.value == "to"):
+                    receiver = node.func.value
+                    whole = isinstance(receiver, cst.Name) and receiver.value == name
+                    if not whole and (dotted(receiver) in parts or _indexed_name(receiver) == name):
+                        return True
+        return False
 
     def _indexing_parameters(self, unit: Unit, function: cst.FunctionDef, names: set[str]) -> set[str]:
         """Parameters that index what a factory just made, as in `torch.eye(n)[labels]`."""
@@ -159,6 +186,13 @@ class Evidence(Classes):
             if keyword == "collate_fn" and found is None and name != "None":
                 return False
         return self.file.words.isdisjoint(("DeviceDataLoader", "prefetcher", "Prefetcher", "data_prefetcher"))
+
+
+def _indexed_name(node: cst.CSTNode) -> str:
+    """The name that `x` or `x[:, None]` starts with."""
+    while isinstance(node, cst.Subscript):
+        node = node.value
+    return node.value if isinstance(node, cst.Name) else ""
 
 
 def root_of(node: cst.CSTNode) -> str:

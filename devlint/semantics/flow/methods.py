@@ -49,6 +49,11 @@ class Methods(Expressions):
             if method == "append" and len(operands) == 1:
                 self._append(func.value, base, operands[0].value)
                 return HOST
+            if method == "extend" and len(operands) == 1:
+                given = operands[0].value
+                part = self._derived(given, node) if given.kind == "tensor" else common(given)
+                self._append(func.value, base, part)
+                return HOST
             if method in ("items", "values"):
                 shared = common(base)
                 pair = Value("container", items={0: HOST, 1: shared}) if method == "items" else shared
