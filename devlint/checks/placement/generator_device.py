@@ -8,6 +8,7 @@ from devlint.findings import Fix
 from devlint.lazycst import cst
 from devlint.semantics.calls import ACCELERATORS, FACTORIES, string_value
 from devlint.semantics.data_loader import DATA_LOADER
+from devlint.semantics.default_device import default_device
 from devlint.semantics.origins import Origin, Origins
 
 _ON_CPU = frozenset((DATA_LOADER, "torch.utils.data.random_split", "torch.utils.data.RandomSampler"))
@@ -40,6 +41,8 @@ class GeneratorDevice(Check):
         call, origin = made
         place = argument(call, "device", 0)
         if name in _ON_CPU:
+            if default_device(self.file) is not None:
+                return
             if place is not None and self._is_accelerator(place.value):
                 self._report(
                     node, "samplers draw on the CPU, and this generator is on an accelerator", None, call, origin
@@ -85,8 +88,17 @@ class GeneratorDevice(Check):
             return text.partition(":")[0] in ACCELERATORS
         if isinstance(node, cst.Call) and self.name(node.func) == "torch.device" and node.args:
             return self._is_accelerator(node.args[0].value)
+        if isinstance(node, cst.IfExp):
+            return self._is_accelerator(node.body) or self._is_accelerator(node.orelse)
+        if not isinstance(node, cst.Name):
+            return False
+        if any(
+            o is not None and not isinstance(o.node, cst.Name) and self._is_accelerator(o.node)
+            for o in self._origins.of(node, self.unit)
+        ):
+            return True
         function = self.enclosing(node, cst.FunctionDef)
-        if function is None or not isinstance(node, cst.Name):
+        if function is None:
             return False
         params = (*function.params.params, *function.params.kwonly_params)
         default = next((p.default for p in params if p.name.value == node.value and p.default is not None), None)
