@@ -11,7 +11,9 @@ from devlint.semantics.calls import ACCELERATORS, move_of, string_value
 from devlint.semantics.tree import dotted
 from devlint.units import Unit
 
-_POOLS = frozenset(("multiprocessing.Pool", "multiprocessing.pool.Pool"))
+# torch's own module is Python's, with tensors that are shared: it forks, too.
+_PROCESSES = frozenset(("multiprocessing.Process", "torch.multiprocessing.Process"))
+_POOLS = frozenset(("multiprocessing.Pool", "multiprocessing.pool.Pool", "torch.multiprocessing.Pool"))
 _MAPS = frozenset("map imap imap_unordered starmap apply apply_async map_async starmap_async".split())
 _SPAWN = re.compile(r"""["'](?:spawn|forkserver)["']""")
 
@@ -31,7 +33,7 @@ class CudaAfterFork(Check):
         if _SPAWN.search(self.file.source.text):
             return
         name = self.name(node.func)
-        if name == "multiprocessing.Process":
+        if name in _PROCESSES:
             target = argument(node, "target", 1)
             self._judge(node, target.value if target is not None else None)
         elif isinstance(node.func, cst.Attribute) and node.func.attr.value in _MAPS and node.args:
@@ -75,6 +77,8 @@ class CudaAfterFork(Check):
     def _uses_cuda(self, node: cst.CSTNode, unit: Unit, *, queries: bool = False) -> bool:
         if not isinstance(node, cst.Call):
             return False
+        if isinstance(node.func, cst.Attribute) and node.func.attr.value == "cuda":
+            return True
         move = move_of(node)
         if move is not None and not move.to_cpu and ("cuda" in move.device or self._is_literal(move.device_node)):
             return True

@@ -14,6 +14,8 @@ _SETTLED = ("device", "out", "pin_memory", "requires_grad", "generator")
 _SEEDING = ("manual_seed", "manual_seed_all", "seed_everything", "set_seed", "seed")
 _EXACT = frozenset(f"torch.{name}" for name in "zeros ones empty full arange linspace eye tensor as_tensor".split())
 _SAME_IN_ANY_DTYPE = frozenset(f"torch.{name}" for name in "zeros ones empty eye tensor".split())
+# What these change is not where the tensor is.
+_KEEPING = frozenset("float long int bool half double bfloat16 unsqueeze view reshape repeat expand".split())
 _NAMES = "|".join(sorted(name.partition(".")[2] for name in FACTORIES))
 
 
@@ -27,17 +29,21 @@ class CreateThenMove(Check):
         ),
     )
     triggers = (("to", "cuda"),)
-    patterns = (rf"\b(?:{_NAMES})\s*\({balanced()}\)\s*\.\s*(?:to|cuda)\s*\(",)
+    patterns = (rf"\b(?:{_NAMES})\s*\({balanced()}\)(?:\s*\.\s*\w+\s*\({balanced(1)}\))*?\s*\.\s*(?:to|cuda)\s*\(",)
 
     def visit_Call(self, node: cst.Call) -> None:
         move = move_of(node)
         if move is None or move.to_cpu or not isinstance(move.receiver, cst.Call):
             return
-        factory = move.receiver
+        factory = self._maker(move.receiver)
         name = self.name(factory.func)
         if name not in FACTORIES or has_unpacking(factory):
             return
         if any(argument(factory, keyword) for keyword in _SETTLED):
+            return
+        function = self.enclosing(node, cst.FunctionDef)
+        if function is not None and function.name.value == "__getitem__":
+            # In a loader's worker the tensor belongs on the CPU: TDL301 says so.
             return
         random = name in RANDOM_FACTORIES
         if random and not self.file.words.isdisjoint(_SEEDING):
@@ -51,6 +57,14 @@ class CreateThenMove(Check):
             fix=self._fix(node, factory, move, random),
         )
 
+    def _maker(self, node: cst.Call) -> cst.Call:
+        """The call at the head of a chain such as `torch.arange(n).float()`."""
+        while isinstance(node.func, cst.Attribute) and node.func.attr.value in _KEEPING:
+            if not isinstance(node.func.value, cst.Call):
+                break
+            node = node.func.value
+        return node
+
     def _fix(self, node: cst.Call, factory: cst.Call, move: Move, random: bool) -> Fix | None:
         if factory.lpar or any(arg.keyword is None or arg.keyword.value != "non_blocking" for arg in move.others):
             return None
@@ -60,7 +74,9 @@ class CreateThenMove(Check):
                 return None
             new += f", dtype={self.code(move.dtype.value)}"
         added = add_argument(self.unit, factory, new)
-        start, end = self.unit.offsets(factory)[1], self.unit.offsets(node)[1]
+        if move.receiver is not factory and move.dtype is not None:
+            return None
+        start, end = self.unit.offsets(move.receiver)[1], self.unit.offsets(node)[1]
         if added is None or "#" in self.file.source.text[start:end]:
             return None
         title = f"Build the tensor with `device={move.device}`"

@@ -9,6 +9,7 @@ from devlint.edits import argument, remove_argument
 from devlint.findings import Fix
 from devlint.lazycst import cst
 from devlint.semantics.calls import keyword_is, move_of, string_value
+from devlint.semantics.flow.evidence import root_of
 from devlint.semantics.tree import dotted
 
 # Whatever waits, or orders work on streams, is taken to make the copy safe.
@@ -18,6 +19,7 @@ _ORDERING = frozenset(
 )
 # What is saved for the backward pass goes back to the device in stream order; the host never reads it.
 _OFFLOADING = frozenset(("save_for_backward", "saved_tensors", "saved_tensors_hooks"))
+_READS = ("item", "tolist", "numpy")
 _MODULE_NAME = re.compile(r"model|module|net$|encoder|decoder|unet|vae|ema|pipe|layer|block|self$", re.I)
 
 
@@ -30,11 +32,14 @@ class NonBlockingD2H(Check):
             fix="unsafe",
         ),
     )
-    triggers = (("non_blocking",), ("cpu",))
+    triggers = (("non_blocking",), ("cpu", "copy_"))
     patterns = (r"non_blocking\s*=\s*True",)
 
     def visit_Call(self, node: cst.Call) -> None:
         if not isinstance(node.func, cst.Attribute) or not keyword_is(node, "non_blocking", "True"):
+            return
+        if node.func.attr.value == "copy_":
+            self._into_a_buffer(node, dotted(node.func.value))
             return
         target = argument(node, "device", 0)
         if target is None or not self._is_cpu(target.value):
@@ -56,6 +61,44 @@ class NonBlockingD2H(Check):
             "stale memory; drop `non_blocking=True`, or call `torch.cuda.synchronize()` before the first read",
             fix=Fix("Drop `non_blocking=True`", (edit,), "unsafe") if edit else None,
         )
+
+    def _into_a_buffer(self, node: cst.Call, name: str) -> None:
+        """A copy into pinned memory that the same function then reads on the host."""
+        function = self.enclosing(node, cst.FunctionDef)
+        if function is None or not name or not self.unit.words.isdisjoint(_ORDERING | _OFFLOADING):
+            return
+        made = [
+            other.value
+            for other in self.unit.below(function)
+            if isinstance(other, cst.Assign) and dotted(other.targets[0].target) == name
+        ]
+        if len(made) != 1 or not isinstance(made[0], cst.Call) or not self._is_pinned(made[0]):
+            return
+        reads = [
+            other
+            for other in self.unit.below(function)
+            if isinstance(other, cst.Call)
+            and isinstance(other.func, cst.Attribute)
+            and other.func.attr.value in _READS
+            and root_of(other.func.value) == name
+            and self.unit.index_of(other) > self.unit.index_of(node)
+        ]
+        if reads:
+            arg = argument(node, "non_blocking")
+            edit = remove_argument(self.unit, node, arg) if arg else None
+            self.report(
+                node,
+                "TDL205",
+                f"this copy into `{name}` returns before the data has arrived, and line {self.unit.span(reads[0]).line} reads it: drop "
+                "`non_blocking=True`, or call `torch.cuda.synchronize()` before the read",
+                fix=Fix("Drop `non_blocking=True`", (edit,), "unsafe") if edit else None,
+                evidence=[(reads[0], f"`{name}` is read here")],
+            )
+
+    def _is_pinned(self, call: cst.Call) -> bool:
+        if isinstance(call.func, cst.Attribute) and call.func.attr.value == "pin_memory" and not call.args:
+            return True
+        return keyword_is(call, "pin_memory", "True") and argument(call, "device") is None
 
     def _is_cpu(self, node: cst.BaseExpression) -> bool:
         """Whether an expression is the CPU: the string, `torch.device("cpu")`, or a name bound to nothing else."""

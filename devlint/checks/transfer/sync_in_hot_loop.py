@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from devlint.checks.base import Check, Rule
 from devlint.lazycst import cst
 from devlint.semantics.training import code_below, is_backward, method_call
@@ -41,6 +43,29 @@ class SyncInHotLoop(Check):
                 "device (devlint.runtime.Mean), and read once, after the loop",
                 evidence=[(sync, "another one") for sync in syncs[1:4]],
             )
+        for node in nodes:
+            if (
+                method_call(node, "item", "tolist")
+                and self._over_parameters(node)
+                and not self._now_and_then(node, loop)
+            ):
+                self.report(
+                    node,
+                    "TDL207",
+                    "this waits for the device once for every parameter, in every step; keep the sum a tensor, and read it once",
+                )
+                return
+
+    def _now_and_then(self, node: cst.CSTNode, loop: cst.CSTNode) -> bool:
+        """Whether a test such as `if step % 100 == 0` or `if debug` leaves most steps alone."""
+        above = self.parent(node)
+        while above is not None and above is not loop:
+            if isinstance(above, cst.If) and re.search(
+                r"%|log|debug|verbose|print", self.unit.module.code_for_node(above.test)
+            ):
+                return True
+            above = self.parent(above)
+        return False
 
     def visit_FunctionDef(self, node: cst.FunctionDef) -> None:
         """`step` of an optimizer, which runs over every parameter."""
