@@ -130,8 +130,8 @@ class Expressions:
             for index, value in zip(indices, values, strict=True):
                 if value.is_tensor and not value.maybe_scalar:
                     self._meet("index", node, Operand(node.value, base), Operand(index, value))
-                    if not mixes(base, value):
-                        # It fails here: what would come of it says nothing more.
+                    if base.place == CPU and not mixes(base, value):
+                        # It fails here: what would come of it says nothing more. (The reverse is legal.)
                         return Value("tensor", None)
             sliced = any(isinstance(part.slice, cst.Slice) for part in node.slice)
             masked = any(
