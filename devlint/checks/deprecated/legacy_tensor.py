@@ -103,11 +103,15 @@ class LegacyTensor(Check):
 
     def _picked(self, node: cst.CSTNode) -> bool:
         """Whether a test about devices picks the type: `torch.cuda.FloatTensor if cuda else torch.FloatTensor`."""
-        above = self.enclosing(node, cst.IfExp, cst.If)
+        child, above = node, self.parent(node)
         while above is not None:
-            if re.search(r"cuda|gpu|device", self.unit.module.code_for_node(above.test), re.I):
+            if (
+                isinstance(above, (cst.IfExp, cst.If))
+                and child is not above.test
+                and re.search(r"cuda|gpu|device", self.unit.module.code_for_node(above.test), re.I)
+            ):
                 return True
-            above = self.enclosing(above, cst.IfExp, cst.If)
+            child, above = above, self.parent(above)
         return False
 
     def _is_data(self, node: cst.Call) -> bool:

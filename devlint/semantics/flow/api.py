@@ -88,7 +88,7 @@ TENSOR_METHODS = frozenset(
 """Methods that only tensors have among the things that are passed round: a call of one proves the kind."""
 HOST_ONLY = frozenset("numpy cpu astype tolist item tobytes save convert resize crop mode filename ndarray".split())
 """Attributes after which a parameter is taken to live on the host."""
-ARRAY_LIBRARIES = ("numpy.", "np.", "scipy.", "sklearn.", "matplotlib.pyplot.", "seaborn.", "cv2.")
+ARRAY_LIBRARIES = ("numpy.", "np.", "scipy.", "sklearn.metrics.", "matplotlib.pyplot.", "seaborn.", "cv2.")
 """Packages whose functions turn what they are given into NumPy arrays."""
 DEVICE_NAME = re.compile(r"(?:^|_)(?:device|dev|gpu|cuda|rank|map_location)s?(?:$|_|\d)|device", re.I)
 OPTIONS_NAME = re.compile(r"^(?:self|args?|opts?|options|cfg|config|hparams|params|settings|flags|trainer|ctx)\b", re.I)

@@ -49,6 +49,8 @@ class Calls(Methods):
             if self.world.sets_default_device and name != "torch.from_numpy":
                 # The default tensor type, where somebody sets it, may be one of CUDA.
                 return Value("tensor", None)
+            if argument(node, "device") is not None:
+                return Value("tensor", None)
             created = Step(node, self.unit, "")
             return Value("tensor", CPU, "numpy", (created,), inputs=inputs_of(operands))
         if name in api.LIKE:

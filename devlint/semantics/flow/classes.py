@@ -102,7 +102,8 @@ class Classes:
         if run.in_module:
             if value.kind in ("module", "loss"):
                 # A module that holds nothing, such as a Dropout or a CTCLoss, is nowhere.
-                holds = value.kind == "module" and (value.place == CPU or self.class_named(value.name) is not None)
+                # The weight of a loss is a buffer.
+                holds = value.place == CPU or (value.kind == "module" and self.class_named(value.name) is not None)
                 value = replace(value, place=HOME if holds else value.place)
             elif value.kind == "tensor" and value.source == "registered" and value.place in (CPU, None):
                 value = replace(value, place=HOME)

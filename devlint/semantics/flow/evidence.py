@@ -60,7 +60,7 @@ class Evidence(Classes):
             return {}
         shaped = in_module or not self.uses_numpy
         for node in unit.below(function):
-            if isinstance(node, cst.Attribute) and (name := _indexed_name(node.value)) in names:
+            if isinstance(node, cst.Attribute) and (name := _sliced_name(node.value)) in names:
                 attribute = node.attr.value
                 if attribute in api.HOST_ONLY:
                     host.add(name)
@@ -188,8 +188,17 @@ class Evidence(Classes):
         return self.file.words.isdisjoint(("DeviceDataLoader", "prefetcher", "Prefetcher", "data_prefetcher"))
 
 
+def _sliced_name(node: cst.CSTNode) -> str:
+    """The name that `x` or `x[:, None]` starts with: what is indexed as only arrays are, by slices or several."""
+    while isinstance(node, cst.Subscript):
+        if len(node.slice) < 2 and not isinstance(node.slice[0].slice, cst.Slice):
+            return ""
+        node = node.value
+    return node.value if isinstance(node, cst.Name) else ""
+
+
 def _indexed_name(node: cst.CSTNode) -> str:
-    """The name that `x` or `x[:, None]` starts with."""
+    """The name that `x`, or `x["key"]`, starts with."""
     while isinstance(node, cst.Subscript):
         node = node.value
     return node.value if isinstance(node, cst.Name) else ""
