@@ -8,7 +8,7 @@ from devlint.edits import argument
 from devlint.lazycst import cst
 from devlint.semantics.flow import api
 from devlint.semantics.flow.expressions import common, inputs_of
-from devlint.semantics.flow.meets import Meet, Operand
+from devlint.semantics.flow.meets import Copy, Meet, Operand
 from devlint.semantics.flow.methods import Methods
 from devlint.semantics.flow.values import CPU, CPU0, HOST, UNKNOWN, Place, Step, Value
 
@@ -135,13 +135,15 @@ class Calls(Methods):
         if any(arg.star == "**" for arg in node.args) or keywords & {"out", "pin_memory"} or _is_empty(node, name):
             # Pinned memory is on the CPU on purpose; what has no elements is only a placeholder.
             return Value("tensor", None)
+        data = operands[0].value if operands else UNKNOWN
+        if name == "torch.tensor" and data.kind == "tensor":
+            self.world.notes.copy(Copy(node, self.unit, data))
         device = argument(node, "device")
         if device is not None:
             place = self.device_place(device.value)
             if place is None:
                 return Value("tensor", None)
             return Value("tensor", place, "factory", (step,), step, inputs=inputs)
-        data = operands[0].value if operands else UNKNOWN
         if name in ("torch.tensor", "torch.as_tensor") and data.kind not in ("host", "container"):
             if data.kind == "tensor":
                 return replace(data, ident=object(), name="")

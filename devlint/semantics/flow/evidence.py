@@ -64,7 +64,7 @@ class Evidence(Classes):
                 attribute = node.attr.value
                 if attribute in api.HOST_ONLY:
                     host.add(name)
-                elif attribute in api.TENSOR_METHODS and isinstance(unit.parents.get(node), cst.Call):
+                elif self._only_tensors_have(node, unit):
                     tensor.add(name)
                 elif attribute == "device" or (shaped and attribute in ("shape", "dtype")):
                     if not api.OPTIONS_NAME.search(name) and not api.MODULE_NAME.search(name):
@@ -117,6 +117,17 @@ class Evidence(Classes):
                     if not whole and (dotted(receiver) in parts or _indexed_name(receiver) == name):
                         return True
         return False
+
+    def _only_tensors_have(self, node: cst.Attribute, unit: Unit) -> bool:
+        """Whether a method is called that arrays do not have, or by a keyword that theirs do not take."""
+        call = unit.parents.get(node)
+        if not isinstance(call, cst.Call) or call.func is not node:
+            return False
+        method = node.attr.value
+        return method in api.TENSOR_METHODS or (
+            method in api.KEEP_METHODS
+            and any(arg.keyword and arg.keyword.value in ("dim", "keepdim") for arg in call.args)
+        )
 
     def _indexing_parameters(self, unit: Unit, function: cst.FunctionDef, names: set[str]) -> set[str]:
         """Parameters that index what a factory just made, as in `torch.eye(n)[labels]`."""
@@ -189,8 +200,13 @@ class Evidence(Classes):
 
 
 def _sliced_name(node: cst.CSTNode) -> str:
-    """The name that `x` or `x[:, None]` starts with: what is indexed as only arrays are, by slices or several."""
-    while isinstance(node, cst.Subscript):
+    """The name that `x`, `x[:, None]` or `x.mean(0)` starts with: indexed and called as only arrays are."""
+    while isinstance(node, (cst.Subscript, cst.Call)):
+        if isinstance(node, cst.Call):
+            if not isinstance(node.func, cst.Attribute) or node.func.attr.value not in api.KEEP_METHODS:
+                return ""
+            node = node.func.value
+            continue
         if len(node.slice) < 2 and not isinstance(node.slice[0].slice, cst.Slice):
             return ""
         node = node.value

@@ -53,6 +53,15 @@ class Move:
     loop: cst.For | None
 
 
+@dataclass(frozen=True)
+class Copy:
+    """A call of `torch.tensor` on what is a tensor already."""
+
+    node: cst.Call
+    unit: Unit
+    value: Value
+
+
 class Notes:
     """All that was noted in one file, in the order in which it was met, each place once for each kind of proof."""
 
@@ -61,6 +70,7 @@ class Notes:
         self.moves: list[Move] = []
         self.devices: set[cst.CSTNode] = set()
         """Expressions `x.device` in which x is surely a tensor."""
+        self.copies: list[Copy] = []
         self._seen: set[tuple[object, ...]] = set()
 
     def meet(self, meet: Meet) -> None:
@@ -73,6 +83,12 @@ class Notes:
         if key not in self._seen:
             self._seen.add(key)
             self.meets.append(meet)
+
+    def copy(self, copy: Copy) -> None:
+        """Note a copy."""
+        if (copy.node, "copy") not in self._seen:
+            self._seen.add((copy.node, "copy"))
+            self.copies.append(copy)
 
     def move(self, move: Move) -> None:
         """Note a move."""
