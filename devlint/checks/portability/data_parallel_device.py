@@ -12,6 +12,7 @@ from devlint.semantics.calls import move_of, string_value
 from devlint.semantics.origins import Origins
 from devlint.semantics.tree import dotted
 
+_DEPTH = 4
 _DATA_PARALLEL = "torch.nn.DataParallel"
 
 
@@ -82,7 +83,7 @@ class DataParallelDevice(Check):
         if move is not None and move.device_node is not None:
             found.append(move.device_node)
 
-    def _index(self, node: cst.BaseExpression) -> int | None:
+    def _index(self, node: cst.BaseExpression, depth: int = 0) -> int | None:
         """The index of a device that is spelled out, here or where the one value of the name comes from."""
         if isinstance(node, cst.Integer):
             return int(node.value)
@@ -95,11 +96,13 @@ class DataParallelDevice(Check):
                 return None
             if len(node.args) == 2 and isinstance(node.args[1].value, cst.Integer):
                 return int(node.args[1].value.value)
-            return self._index(node.args[0].value)
+            return self._index(node.args[0].value, depth + 1)
         if isinstance(node, cst.IfExp):
-            indices = {index for part in (node.body, node.orelse) if (index := self._index(part)) is not None}
+            indices = {
+                index for part in (node.body, node.orelse) if (index := self._index(part, depth + 1)) is not None
+            }
             return indices.pop() if len(indices) == 1 else None
-        if not isinstance(node, (cst.Name, cst.Attribute)):
+        if not isinstance(node, (cst.Name, cst.Attribute)) or depth > _DEPTH:
             return None
         origins = self._origins.of(node, self.unit)
         known = {
