@@ -105,12 +105,9 @@ class DataParallelDevice(Check):
         if not isinstance(node, (cst.Name, cst.Attribute)) or depth > _DEPTH:
             return None
         origins = self._origins.of(node, self.unit)
-        known = {
-            self._index(origin.node)
-            for origin in origins
-            if origin is not None and not isinstance(origin.node, cst.Name)
-        }
-        known = {index for index in known if index is not None}
+        spelled = [origin.node for origin in origins if origin is not None]
+        indices = [self._index(made, depth + 1) for made in spelled]
+        known = {index for index in indices if index is not None}
         return known.pop() if len(known) == 1 and None not in origins else None
 
     def _report(self, node: cst.Call, place: cst.BaseExpression, index: int, first: int, *, given: bool) -> None:
