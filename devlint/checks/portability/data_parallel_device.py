@@ -106,8 +106,8 @@ class DataParallelDevice(Check):
             return None
         origins = self._origins.of(node, self.unit)
         spelled = [origin.node for origin in origins if origin is not None]
-        indices = [self._index(made, depth + 1) for made in spelled]
-        known = {index for index in indices if index is not None}
+        found = [self._index(made, depth + 1) for made in spelled]
+        known = {index for index in found if index is not None}
         return known.pop() if len(known) == 1 and None not in origins else None
 
     def _report(self, node: cst.Call, place: cst.BaseExpression, index: int, first: int, *, given: bool) -> None:
