@@ -8,7 +8,7 @@ from devlint.edits import argument
 from devlint.lazycst import cst
 from devlint.semantics.flow import api
 from devlint.semantics.flow.expressions import common, inputs_of
-from devlint.semantics.flow.meets import Copy, Meet, Operand
+from devlint.semantics.flow.meets import Copy, Loaded, Meet, Operand
 from devlint.semantics.flow.methods import Methods
 from devlint.semantics.flow.values import CPU, CPU0, HOST, UNKNOWN, Place, Step, Value
 
@@ -87,9 +87,16 @@ class Calls(Methods):
             return Value("optimizer", steps=first.steps)
         if name == "torch.utils.data.TensorDataset":
             moved = any(operand.value.place not in (CPU, CPU0) for operand in operands)
-            return Value("host", name="on device" if moved else "")
+            on_device = next((o.value for o in operands if _is_on_accelerator(o.value)), None)
+            kept: dict[object, Value] | None = {"*": on_device} if on_device is not None else None
+            return Value("host", name="on device" if moved else "", items=kept)
         if name == "torch.utils.data.DataLoader":
             step = Step(node, self.unit, "")
+            held = common(replace(first, kind="container"))
+            while held.kind == "container":
+                held = common(held)
+            if _is_on_accelerator(held):
+                self.world.notes.load(Loaded(node, self.unit, held))
             return Value("loader", CPU, "factory", (step,), step) if self.world.loads_on_cpu(self, node) else UNKNOWN
         if name == "torch.broadcast_tensors":
             # It expands each tensor where it is, and so takes any mix of devices.
@@ -156,6 +163,10 @@ class Calls(Methods):
         if self.world.default_device(node, self.unit):
             return Value("tensor", None)
         return Value("tensor", CPU0 if _zero_dim(node, name) else CPU, "factory", (step,), step, inputs=inputs)
+
+
+def _is_on_accelerator(value: Value) -> bool:
+    return value.kind == "tensor" and value.place is not None and value.place.kind == "accelerator"
 
 
 def _is_number(value: Value) -> bool:

@@ -62,6 +62,15 @@ class Copy:
     value: Value
 
 
+@dataclass(frozen=True)
+class Loaded:
+    """A DataLoader over tensors that are on an accelerator already: `value` is one of them."""
+
+    node: cst.Call
+    unit: Unit
+    value: Value
+
+
 class Notes:
     """All that was noted in one file, in the order in which it was met, each place once for each kind of proof."""
 
@@ -71,6 +80,7 @@ class Notes:
         self.devices: set[cst.CSTNode] = set()
         """Expressions `x.device` in which x is surely a tensor."""
         self.copies: list[Copy] = []
+        self.loaders: list[Loaded] = []
         self._seen: set[tuple[object, ...]] = set()
 
     def meet(self, meet: Meet) -> None:
@@ -89,6 +99,12 @@ class Notes:
         if (copy.node, "copy") not in self._seen:
             self._seen.add((copy.node, "copy"))
             self.copies.append(copy)
+
+    def load(self, loaded: Loaded) -> None:
+        """Note a loader."""
+        if (loaded.node, "loader") not in self._seen:
+            self._seen.add((loaded.node, "loader"))
+            self.loaders.append(loaded)
 
     def move(self, move: Move) -> None:
         """Note a move."""
