@@ -65,13 +65,13 @@ class Cache:
         except OSError:
             return None
         same = fields[2] == b"%d" % status.st_mtime_ns and fields[3] == b"%d" % status.st_size
-        return fields[5].decode("ascii", "replace") if same else None
+        return _current(fields[5].decode("ascii", "replace")) if same else None
 
     def by_content(self, path: str, data: bytes) -> str | None:
         """The findings of the file at `path` (absolute), if it held `data` before; None if unknown."""
         fields = self._fields(path)
         same = fields is not None and fields[4] == digest(data).encode()
-        return fields[5].decode("ascii", "replace") if fields is not None and same else None
+        return _current(fields[5].decode("ascii", "replace")) if fields is not None and same else None
 
     def _fields(self, path: str) -> list[bytes] | None:
         """Checksum, path, time, size, hash and findings of a file's line, if it has one that is whole."""
@@ -127,6 +127,32 @@ def entry(path: str, status: os.stat_result, data: bytes, findings: str) -> byte
     fields = b"%d\t%d\t" % (status.st_mtime_ns if settled else 0, status.st_size)
     rest = name + b"\t" + fields + f"{digest(data)}\t{findings}".encode()
     return _checksum(rest) + b"\t" + rest
+
+
+def depending(findings: str, stamps: Sequence[tuple[str, int, int]]) -> str:
+    """Findings as text, with the path, time and size of each other file that they stand on."""
+    if not stamps:
+        return findings
+    import json
+
+    return "@" + json.dumps(stamps, ensure_ascii=True, separators=(",", ":")) + findings
+
+
+def _current(text: str) -> str | None:
+    """The findings of a line, if the files that they stand on are as they were."""
+    if not text.startswith("@"):
+        return text
+    import json
+
+    try:
+        stamps, end = json.JSONDecoder().raw_decode(text, 1)
+        for path, when, size in stamps:
+            status = os.stat(path)
+            if (status.st_mtime_ns, status.st_size) != (when, size):
+                return None
+    except (ValueError, TypeError, OSError):
+        return None
+    return text[end:]
 
 
 def _checksum(rest: bytes) -> bytes:

@@ -134,12 +134,16 @@ def check_file(
 
 
 def _entry(path: str, status: os.stat_result, data: bytes, result: FileResult | None) -> bytes | None:
-    from devlint.cache import dump, entry
+    import sys
 
+    from devlint.cache import depending, dump, entry
+
+    project = sys.modules.get("devlint.semantics.project")
+    stamps = project.consulted(path) if project is not None else []
     findings = result.findings if result else ()
     if any(finding.code == "TDL900" for finding in findings):
         return None
-    return entry(os.path.abspath(path), status, data, dump(findings))
+    return entry(os.path.abspath(path), status, data, depending(dump(findings), stamps))
 
 
 def check_data(

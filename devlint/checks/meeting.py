@@ -9,6 +9,7 @@ from devlint.findings import Evidence, Finding, Fix
 from devlint.lazycst import cst
 from devlint.semantics.flow.meets import Meet, Operand
 from devlint.semantics.flow.values import Place, Step, mixes
+from devlint.semantics.project import imported_names
 from devlint.units import Unit, UnitTooDeep
 
 
@@ -26,8 +27,9 @@ class MeetCheck(Check):
         self._units.add(self.unit.name)
 
     def interpret_callers(self) -> None:
-        """Run the units that mention one that was walked, too: what they hand over proves more of it."""
-        wanted = self._units - {""}
+        """Run the units that mention one that was walked, or another file of the project: what they hand over, or are
+        given back, proves more."""
+        wanted = self._units - {""} | imported_names(self.file.source.path, self.file.names)
         if "" in self._units:
             wanted |= self.file.names.bound
         for unit in self.file.units:

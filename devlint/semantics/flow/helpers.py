@@ -10,7 +10,7 @@ from devlint.semantics.flow import api
 from devlint.semantics.flow.evidence import Evidence
 from devlint.semantics.flow.interpreter import Run, result_of
 from devlint.semantics.flow.meets import Operand
-from devlint.semantics.flow.values import HOME, HOST, UNKNOWN, Value
+from devlint.semantics.flow.values import HOME, HOST, UNKNOWN, Source, Step, Value
 from devlint.semantics.tree import dotted
 from devlint.units import Unit
 
@@ -171,3 +171,13 @@ class Helpers(Evidence):
             if known.kind == "unknown" and value.place.symbol in given:
                 return HOST if value.kind == "host" else Value(value.kind)
         return value
+
+
+def brought_home(value: Value, step: Step) -> Value:
+    """What another file's helper returned, as the calling file may show it: made by the call, its history left behind."""
+    items = {key: brought_home(item, step) for key, item in value.items.items()} if value.items else value.items
+    if value.kind in ("object", "function") or (value.place is not None and value.place.kind == "home"):
+        return UNKNOWN
+    source: Source = "numpy" if value.source in ("factory", "numpy") else value.source
+    steps = (step,) if value.steps or value.creator else ()
+    return replace(value, source=source, steps=steps, creator=None, items=items, defined=None)

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 from devlint.edits import argument
 from devlint.lazycst import cst
 from devlint.semantics.flow import api
-from devlint.semantics.flow.helpers import Helpers
+from devlint.semantics.flow.helpers import Helper, Helpers, brought_home
 from devlint.semantics.flow.interpreter import Run
 from devlint.semantics.flow.meets import Notes, Operand
 from devlint.semantics.flow.values import CPU, HOME, UNKNOWN, Step, Value
+from devlint.semantics.project import find
 from devlint.semantics.tree import dotted
 from devlint.units import Unit, UnitTooDeep
 
@@ -21,6 +22,13 @@ if TYPE_CHECKING:
     from devlint.semantics.flow.expressions import Expressions
 
 _BUDGET = 60_000
+_ELSEWHERE = frozenset(
+    "numpy np os sys math random time re json typing collections argparse tqdm PIL cv2 matplotlib torchvision".split()
+)
+HOLDS_PARAMETERS = re.compile(
+    r"\bnn\.(?:Linear|Conv|Embedding|Parameter|LSTM|GRU|RNN|BatchNorm|LayerNorm|MultiheadAttention)"
+)
+MOVES = re.compile(r"\.(?:to|cuda)\(|device")
 
 
 class World(Helpers):
@@ -150,6 +158,8 @@ class World(Helpers):
         helper = self.helper(run, node, callee)
         if helper is not None:
             return self.run_helper(run, helper, operands, node)
+        if qualified:
+            return self._imported(run, node, qualified, operands)
         built = self.class_named(text)
         if built is not None:
             step = Step(node, run.unit, "")
@@ -161,6 +171,33 @@ class World(Helpers):
         if api.MODULE_NAME.search(text) and text != "super" and not qualified:
             return self._apply(run, node, Value("module", None, name=text), operands)
         return UNKNOWN
+
+    def _imported(self, run: Run, node: cst.Call, qualified: str, operands: list[Operand]) -> Value:
+        """The result of a call of what another file of the project defines, as far as it can be told from outside."""
+        if qualified.partition(".")[0] in _ELSEWHERE or run.depth:
+            return UNKNOWN
+        found = find(self.file.source.path, qualified)
+        if found is None:
+            return UNKNOWN
+        file, name = found
+        world = file.placement.world
+        step = Step(node, run.unit, "")
+        defined = world.class_named(name)
+        if defined is not None:
+            unit, owner = defined
+            settled = (
+                world.is_module(unit, owner) and HOLDS_PARAMETERS.search(unit.text) and not MOVES.search(unit.text)
+            )
+            return Value("module", CPU, "factory", (step,), name=name) if settled else UNKNOWN
+        function = world.function(name)
+        if function is None:
+            return UNKNOWN
+        world._left = _BUDGET // 4
+        try:
+            result = world.run_helper(run, Helper(*function), operands, node)
+        except UnitTooDeep:
+            return UNKNOWN
+        return brought_home(result, step)
 
     def call_method(self, run: Expressions, node: cst.Call, base: Value, func: cst.Attribute) -> Value:
         """The result of a call of a method that the file defines for what `base` is."""
