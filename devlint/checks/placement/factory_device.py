@@ -71,7 +71,7 @@ class FactoryDevice(MeetCheck):
         given = argument(creator.node, "device")
         like = creator.text == "like"
         function = unit.enclosing(creator.node, cst.FunctionDef)
-        source = self._source(left, other, function)
+        source = self._source(left, other, function, creator)
         made = unit.code(creator.node.func)
         code = "TDL106" if meet.in_forward and given is None else "TDL130"
         meeting = meet.unit.span(meet.node).line
@@ -90,8 +90,9 @@ class FactoryDevice(MeetCheck):
         evidence = [evidence_of(meet.unit, meet.node, f"here it meets what is {place}")]
         self.accuse(code, creator.node, unit, message, self._fix(creator, source, left), evidence)
 
-    def _source(self, left: Operand, other: Operand, function: cst.FunctionDef | None) -> str:
-        """A name in the creator's function whose device is the right one: a tensor that its shape came from."""
+    def _source(self, left: Operand, other: Operand, function: cst.FunctionDef | None, creator: Step) -> str:
+        """A name in the creator's function whose device is the right one: a tensor that its shape came from, or what it
+        meets; for what meets the module itself, the first tensor that comes in."""
         if function is None:
             return ""
         names = parameters_of(function)
@@ -101,6 +102,9 @@ class FactoryDevice(MeetCheck):
                 return name
         if place is not None and place.kind == "input" and place.symbol in names:
             return place.symbol
+        if place is not None and place.kind == "home" and function.name.value == "forward":
+            facts = self.file.placement.world.parameter_facts(creator.unit, function, True)
+            return next((name for name in names if name in facts), "")
         return ""
 
     def _fix(self, creator: Step, source: str, left: Operand) -> Fix | None:

@@ -73,7 +73,7 @@ class Evidence(Classes):
                 qualified = self.names.qualified(node.func, unit)
                 for arg in node.args:
                     name = root_of(arg.value)
-                    if name not in names:
+                    if name not in names or _is_a_fact(arg.value):
                         continue
                     if qualified.startswith(("numpy.", "cv2.", "PIL.")):
                         host.add(name)
@@ -224,6 +224,21 @@ def root_of(node: cst.CSTNode) -> str:
     while isinstance(node, (cst.Attribute, cst.Subscript, cst.Call)):
         node = node.func if isinstance(node, cst.Call) else node.value
     return node.value if isinstance(node, cst.Name) else ""
+
+
+def _is_a_fact(node: cst.CSTNode) -> bool:
+    """Whether an expression is a number or a size that was asked of something: `x.size(0)`, `x.shape[1]`."""
+    while isinstance(node, (cst.Attribute, cst.Subscript, cst.Call)):
+        if isinstance(node, cst.Attribute) and node.attr.value in (
+            *api.HOST_METHODS,
+            "shape",
+            "ndim",
+            "dtype",
+            "device",
+        ):
+            return node.attr.value != "numpy"
+        node = node.func if isinstance(node, cst.Call) else node.value
+    return False
 
 
 def _takes_anything(qualified: str) -> bool:
