@@ -126,7 +126,7 @@ def insert_after(unit: Unit, statement: cst.CSTNode, text: str) -> Edit | None:
 
 
 def delete_statement(unit: Unit, statement: cst.BaseSmallStatement) -> Edit | None:
-    """Take a small statement out; `pass` takes its place where it is its block's only one."""
+    """Take a small statement out; `pass` takes its place where it is its block's only one, and a comment stays."""
     source = unit.source
     start, end = unit.offsets(statement)
     line = unit.parents.get(statement)
@@ -144,6 +144,9 @@ def delete_statement(unit: Unit, statement: cst.BaseSmallStatement) -> Edit | No
         return Edit(start, end, "pass")
     first = source.place(start)[0]
     last = unit.span(statement).end_line
+    comment = source.text.find("#", end, end + len(source.line(last)) - unit.span(statement).end_column)
+    if comment >= 0:
+        return Edit(start, comment, "")
     stop = source.line_starts[last] if last < len(source.line_starts) else len(source.text)
     return Edit(source.line_starts[first - 1], stop, "")
 

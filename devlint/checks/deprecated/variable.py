@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from devlint.checks.base import Check, Rule
-from devlint.edits import argument, has_unpacking, remove_argument
+from devlint.edits import argument, delete_statement, has_unpacking, remove_argument
 from devlint.findings import Edit, Fix
 from devlint.lazycst import cst
 from devlint.semantics.calls import FACTORIES, move_of
@@ -74,5 +74,35 @@ class AutogradVariable(Check):
             return None
         root = dotted(node.func).partition(".")[0]
         gone = () if self.file.names.aliases.get(root) == {"torch"} else (root,)
-        edits = (Edit(start, first, ""), Edit(last, end, ""))
-        return Fix("Use the tensor itself", edits, "safe" if fresh else "unsafe", (), gone)
+        statement = self._says_nothing_without(node)
+        edits: list[Edit | None] = [Edit(start, first, ""), Edit(last, end, "")]
+        if statement is not None:
+            edits = [delete_statement(self.unit, statement)]
+        made = tuple(edit for edit in edits if edit is not None)
+        return Fix("Use the tensor itself", made, "safe" if fresh else "unsafe", (), gone) if made else None
+
+    def _says_nothing_without(self, node: cst.Call) -> cst.Assign | None:
+        """The assignment that would become `x = x`, or `x, y = x, y`, without the `Variable` of each value."""
+        above = self.parent(node)
+        while isinstance(above, (cst.Element, cst.Tuple)):
+            above = self.parent(above)
+        if not isinstance(above, cst.Assign) or len(above.targets) != 1:
+            return None
+        targets, values = _elements(above.targets[0].target), _elements(above.value)
+        if len(targets) != len(values):
+            return None
+        pairs = zip(targets, values, strict=True)
+        same = all(isinstance(one, cst.Name) and one.value == self._wrapped(value) for one, value in pairs)
+        return above if same else None
+
+    def _wrapped(self, node: cst.BaseExpression) -> str:
+        """The name that `node` is, or wraps in a `Variable` and nothing else."""
+        if isinstance(node, cst.Call) and len(node.args) == 1 and self.name(node.func) == _VARIABLE:
+            arg = node.args[0]
+            node = arg.value if arg.keyword is None and not arg.star else node
+        return dotted(node)
+
+
+def _elements(node: cst.BaseExpression) -> list[cst.BaseExpression]:
+    """The elements of a tuple display, or `node` alone."""
+    return [element.value for element in node.elements] if isinstance(node, cst.Tuple) else [node]

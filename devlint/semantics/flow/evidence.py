@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from devlint.lazycst import cst
@@ -59,7 +60,11 @@ class Evidence(Classes):
             # A method of the class, and perhaps this one, makes batches in the loader's workers.
             return {}
         shaped = in_module or not self.uses_numpy
+        remade = dict(self._remade(unit, function, names))
         for node in unit.below(function):
+            if node in remade.values():
+                # From here on the name is what a factory made of the parameter, and proves nothing of it.
+                names = names - {name for name, at in remade.items() if at is node}
             if isinstance(node, cst.Attribute) and (name := _sliced_name(node.value)) in names:
                 attribute = node.attr.value
                 if attribute in api.HOST_ONLY:
@@ -117,6 +122,14 @@ class Evidence(Classes):
                     if not whole and (dotted(receiver) in parts or _indexed_name(receiver) == name):
                         return True
         return False
+
+    def _remade(self, unit: Unit, function: cst.FunctionDef, names: set[str]) -> Iterator[tuple[str, cst.CSTNode]]:
+        """The parameters that are rebound to a tensor made of them, as in `x = torch.tensor(x)`, and where."""
+        for node in unit.below(function):
+            if isinstance(node, cst.Assign) and dotted(node.targets[0].target) in names:
+                made = {self.names.qualified(n.func, unit) for n in unit.below(node) if isinstance(n, cst.Call)}
+                if made & (api.FACTORIES | api.CPU_CONSTRUCTORS):
+                    yield dotted(node.targets[0].target), node
 
     def _only_tensors_have(self, node: cst.Attribute, unit: Unit) -> bool:
         """Whether a method is called that arrays do not have, or by a keyword that theirs do not take."""
