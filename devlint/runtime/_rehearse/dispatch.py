@@ -24,6 +24,7 @@ _MISSING = (
     "not implemented for 'BFloat16'",
     "unsupported dtype",
     "not supported for Half",
+    "could not create a primitive",
 )
 _MIXED = object()
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from devlint.runtime._rehearse import private_api
+from devlint.runtime._rehearse import composites, private_api
 from devlint.runtime._rehearse.dispatch import call_device
 from devlint.runtime._rehearse.moves import move, refuse_dtype
 from devlint.runtime._rehearse.rng import device_of_generator
@@ -58,7 +58,7 @@ def _body(function: Any) -> Any:
 @functools.cache
 def _opens(function: Any) -> bool:
     """Whether ``function`` is Python code of torch's whose inner calls must reach the mode."""
-    if type(function) is not types.FunctionType:
+    if type(function) is not types.FunctionType or function.__module__.startswith(__name__.partition(".")[0]):
         return False
     if function.__module__ == "torch.nn.functional" and function.__name__ in _LEAVES:
         return False
@@ -73,6 +73,11 @@ def _dispatches(function: Any) -> bool:
     return code.co_name == "fn" and code.co_filename.endswith("_jit_internal.py") and bool(function.__closure__)
 
 
+def forget_bodies() -> None:
+    """Drop the copies of torch's functions: they hold the names of their modules as they were."""
+    _body.cache_clear()
+
+
 class FunctionLayer(TorchFunctionMode):
     """Pushed while a rehearsal runs; sees each call of torch's Python API."""
 
@@ -81,6 +86,7 @@ class FunctionLayer(TorchFunctionMode):
         self.session = session
         self.factories = private_api.device_constructors()
         self.getters = _getters()
+        self.checks = composites.checks()
         self.running: set[Any] = set()
 
     def __torch_function__(self, func: Any, types_: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -101,6 +107,8 @@ class FunctionLayer(TorchFunctionMode):
             kwargs = {}
         if func is Tensor.new_tensor:
             return self._new_tensor(args, kwargs)
+        if func in self.checks:
+            self.checks[func](session, args, kwargs)
         if func is torch.ctc_loss:
             args = self._lengths_anywhere(args)
         outer, session.call = session.call, (func, args, kwargs)

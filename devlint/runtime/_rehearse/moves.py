@@ -39,7 +39,9 @@ class _Move(torch.autograd.Function):
         memory_format: Any,
     ) -> torch.Tensor:
         ctx.back = (session, source, tensor.dtype)
-        copy = _copied(tensor.detach(), dtype, memory_format)
+        with no_torch_function():
+            plain = tensor.detach()
+        copy = _copied(plain, dtype, memory_format)
         session.place(copy, target, "moved")
         return copy
 
@@ -78,6 +80,8 @@ def move(
         with no_torch_function():
             other: torch.Tensor = Base.to(tensor, device=target, dtype=dtype or tensor.dtype)
         return other
+    if source.type == "meta":
+        raise session.fail("Cannot copy out of meta tensor; no data!", "to", "", error=NotImplementedError)
     refuse_dtype(session, target, dtype or tensor.dtype)
     session.transfer(source, target, tensor, non_blocking)
     with no_torch_function():

@@ -11,6 +11,7 @@ from devlint.runtime._rehearse import frames
 from devlint.runtime._rehearse.private_api import no_torch_function, real_device, sequence_number
 from devlint.runtime._rehearse.report import Ledger, Mismatch, Report, TensorInfo
 from devlint.runtime._rehearse.tags import Tags
+from devlint.runtime.errors import DeviceMismatchError
 
 KINDS = ("cuda", "xpu", "mps")
 # texts of torch's own Python and C++ checks, which hold on the CPU too, and the rule about each
@@ -29,8 +30,8 @@ _KNOWN = (
 _MOST_LINES = 200_000
 
 
-class RehearsedDeviceError(RuntimeError):
-    """A device error that the rehearsed device would raise; ``RuntimeError``, as torch's own are."""
+class RehearsedDeviceError(DeviceMismatchError):
+    """A device error that the rehearsed device would raise; a ``RuntimeError``, as torch's own are."""
 
 
 class RehearsalUnsupported(NotImplementedError):
@@ -72,6 +73,7 @@ class Rehearsal:
         self.poison = False
         self.pending: list[tuple[torch.Tensor, torch.Tensor]] = []
         self.lines: dict[int, tuple[Any, int]] = {}
+        self.host_only: dict[Any, Any] = {}  # functions that read device values on the CPU only -> when
 
     # devices
     def resolve(self, spec: Any) -> torch.device | None:
@@ -141,6 +143,10 @@ class Rehearsal:
     # records
     def sync(self, kind: str) -> None:
         """Count a host sync at the user's line."""
+        if self.call is not None and self.call[0] in self.host_only:
+            _, args, kwargs = self.call
+            if self.host_only[self.call[0]](args, kwargs):
+                return
         self.settle()
         self.ledger.sync(kind, *frames.user_line())
 
@@ -222,4 +228,7 @@ class Rehearsal:
             lines.append(f"  see: devlint rule {rule}")
         text = "\n".join(lines)
         self.report.mismatches.append(Mismatch(text, operator, file, line, rule, tensors, forward))
-        return error(text)
+        raised = error(text)
+        if isinstance(raised, DeviceMismatchError):
+            raised.devices = {tensor.argument: torch.device(tensor.device) for tensor in tensors}
+        return raised
