@@ -34,6 +34,10 @@ _FREE = {
     "clone",
     "_to_copy",
     "resize_as_",
+    "slice_scatter",
+    "select_scatter",
+    "diagonal_scatter",
+    "as_strided_scatter",
     "is_pinned",
     "record_stream",
     "detach_",
@@ -182,7 +186,7 @@ def check(session: Rehearsal, plan: Plan, args: Iterable[Any], kwargs: dict[str,
         return first
     if plan.base == "_pack_padded_sequence":
         return first
-    if plan.base == "fill_":
+    if plan.base in ("fill_", "fill"):
         if session.rehearsed(known[1].device):
             session.sync("number read from the device")
         return first
@@ -211,7 +215,7 @@ def _iterator(session: Rehearsal, plan: Plan, known: list[Argument]) -> Any:
             mismatch(session, plan, known)
     if scalars > (2 if plan.base == "where" else 1):
         infos, rule, forward = messages.describe(session, known)
-        raise session.fail("Trying to pass too many CPU scalars to CUDA kernel!", plan.base, rule, infos, forward)
+        raise session.fail("Trying to pass too many CPU scalars to non-CPU kernel!", plan.base, rule, infos, forward)
     return common
 
 

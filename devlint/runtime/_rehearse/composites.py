@@ -69,6 +69,18 @@ def _attention(session: Rehearsal, args: tuple[Any, ...], kwargs: dict[str, Any]
         _refuse(session, text, "scaled_dot_product_attention", found)
 
 
+def _matrix_rank(session: Rehearsal, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    own = _arguments(session, "input", args[:1])
+    for name, value in kwargs.items():
+        for odd in _arguments(session, name, value) if name in ("atol", "rtol", "tol") else ():
+            if own and odd.device != own[0].device:
+                text = (
+                    f"torch.linalg.matrix_rank: Expected {name} and input tensors to be on the same device, but got "
+                    f"{name} on {odd.device} and input on {own[0].device}"
+                )
+                _refuse(session, text, "matrix_rank", [own[0], odd])
+
+
 def checks() -> dict[Any, Check]:
     """Function -> its check, which raises ``RehearsedDeviceError`` in the function's own words."""
     functions: Any = torch._C._VariableFunctions
@@ -78,6 +90,7 @@ def checks() -> dict[Any, Check]:
         functions.tensor_split: _tensor_split,
         torch.tensor_split: _tensor_split,
         Tensor.tensor_split: _tensor_split,
+        torch.linalg.matrix_rank: _matrix_rank,
         torch.nn.functional.scaled_dot_product_attention: _attention,
     }
     for name in ("lstm", "gru", "rnn_tanh", "rnn_relu"):
