@@ -43,6 +43,13 @@ def install(session: Rehearsal, patches: Patches) -> None:
     patches.set(module, "stream", context)
     if session.kind == "cuda":
         _cuda_only(session, patches)
+    if session.kind == "mps":
+        for name in ("is_available", "is_built"):
+            patches.set(torch.backends.mps, name, lambda: True)
+        patches.set(torch.backends.mps, "is_macos_or_newer", lambda major, minor: True)
+        for name in ("current_allocated_memory", "driver_allocated_memory"):
+            patches.set(module, name, functions["memory_allocated"])
+        patches.set(module, "recommended_max_memory", lambda: TOTAL_MEMORY)
     _accelerator(session, patches, {**functions, "device_index": scope})
     patches.set(torch, "Stream", stream)
     patches.set(torch, "Event", generic_event(session, event))

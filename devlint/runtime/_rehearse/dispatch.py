@@ -8,6 +8,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from devlint.runtime._rehearse import checks
+from devlint.runtime._rehearse.moves import poison
 from devlint.runtime._rehearse.private_api import (
     current_autograd_node,
     function_mode_active,
@@ -64,8 +65,9 @@ class DispatchLayer(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 result = func.decompose(*args, **kwargs)
             if result is not NotImplemented:
                 return result
+        late: list[Tensor] = []
         if plan.base == "copy_" or plan.base == "_foreach_copy_":
-            _record_copies(session, args)
+            late = _record_copies(session, args)
         if torch.is_grad_enabled() and sequence_number() not in session.lines:
             session.remember_line()
         try:
@@ -81,6 +83,8 @@ class DispatchLayer(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 raise
             result = _in_float32(func, args, kwargs, error)
             session.report.note(f"{func}: run in float32, the CPU has no half-precision kernel")
+        for target in late:
+            poison(session, target)
         if device is not CPU and device is not None:
             if type(result) is Tensor:
                 key = _key(result)
@@ -96,6 +100,14 @@ DispatchLayer.__torch_dispatch__ = DispatchLayer._handle  # type: ignore[method-
 
 def _custom(session: Rehearsal, plan: checks.Plan, func: Any, args: Any, kwargs: Any) -> Any:
     """A custom operator's kernel runs as the CPU's; its arguments and results are the device's."""
+    if func.namespace == "quantized":
+        name = session.kind.upper()
+        raise session.fail(
+            f"Could not run '{func._schema.name}' with arguments from the '{name}' backend.",
+            plan.base,
+            "",
+            error=NotImplementedError,
+        )
     session.report.note(f"custom operator {func}: its arguments are checked, what it does inside is not")
     session.on_host += 1
     try:
@@ -158,7 +170,9 @@ def call_device(session: Rehearsal, args: Any, kwargs: Any) -> Any:
     return None
 
 
-def _record_copies(session: Rehearsal, args: Any) -> None:
+def _record_copies(session: Rehearsal, args: Any) -> list[Tensor]:
+    """Count the copies between devices; return the pinned host tensors that are filled later."""
+    late = []
     targets, sources = (args[0], args[1]) if isinstance(args[0], (list, tuple)) else ([args[0]], [args[1]])
     for target, source in zip(targets, sources, strict=False):
         if not isinstance(source, Tensor):
@@ -167,7 +181,12 @@ def _record_copies(session: Rehearsal, args: Any) -> None:
         if to is INTERNAL:
             session.place(target, origin)
         elif to is not origin and origin is not INTERNAL and (session.rehearsed(to) or session.rehearsed(origin)):
-            session.transfer(origin, to, source, bool(args[2]) if len(args) > 2 else False)
+            waits = session.rehearsed(origin) and not session.rehearsed(to) and not session.pinned(target)
+            non_blocking = bool(args[2]) if len(args) > 2 and not waits else False
+            session.transfer(origin, to, source, non_blocking)
+            if non_blocking and to is CPU:
+                late.append(target)
+    return late
 
 
 def _tag_results(session: Rehearsal, plan: checks.Plan, device: Any, args: Any, result: Any) -> None:

@@ -22,6 +22,7 @@ from devlint.runtime._rehearse import (
     rng,
     storages,
     tensor_api,
+    unsupported,
 )
 from devlint.runtime._rehearse.dispatch import DispatchLayer
 from devlint.runtime._rehearse.functions import FunctionLayer, forget_bodies
@@ -84,6 +85,7 @@ def _install(session: Rehearsal, patches: Patches) -> None:
     eager.install(session, patches)
     cuda_api.install(session, patches)
     parallel.install(session, patches)
+    unsupported.install(session, patches)
     amp.install(session, patches)
     loading.install(session, patches, lambda: _layers(session))
     patches.enter(_layers(session))

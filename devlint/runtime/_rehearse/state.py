@@ -92,13 +92,16 @@ class Rehearsal:
         self.check_process()
         index = self.current if spec.index is None else spec.index
         if not 0 <= index < len(self.devices):
-            raise self.fail(
-                f"CUDA error: invalid device ordinal\n  {spec} asked for, {len(self.devices)} device(s) rehearsed",
-                "device",
-                "TDL706",
-                error=getattr(torch, "AcceleratorError", RuntimeError),
-            )
+            raise self._no_such_device(spec, index)
         return self.devices[index]
+
+    def _no_such_device(self, spec: torch.device, index: int) -> Exception:
+        count = len(self.devices)
+        text, error = f"The device index is out of range. It must be in [0, {count}), but got {index}.", RuntimeError
+        if self.kind == "cuda":
+            text, error = "CUDA error: invalid device ordinal", getattr(torch, "AcceleratorError", RuntimeError)
+        text = f"{text}\n  {spec} asked for, {count} device(s) rehearsed"
+        return self.fail(text, "device", "TDL706", error=error)
 
     def check_process(self) -> None:
         """Refuse device work in a forked process, as CUDA does."""

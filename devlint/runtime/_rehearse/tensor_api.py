@@ -17,6 +17,7 @@ from devlint.runtime._rehearse.device_type import parse_to
 from devlint.runtime._rehearse.moves import move
 from devlint.runtime._rehearse.private_api import Base, no_torch_function
 from devlint.runtime._rehearse.state import CPU, INTERNAL, Rehearsal
+from devlint.runtime._rehearse.unsupported import refuse_kind
 
 Tensor = torch.Tensor
 _PLAIN = (torch.Tensor, torch.nn.Parameter, torch.nn.UninitializedParameter, torch.nn.UninitializedBuffer)
@@ -126,15 +127,16 @@ def _moves(session: Rehearsal) -> dict[str, Any]:
         "cpu": cpu,
         "type": type_,
     }
-    return {name: _for_subclasses(method) for name, method in methods.items()}
+    return {name: _for_subclasses(session, method) for name, method in methods.items()}
 
 
-def _for_subclasses(method: Callable[..., Any]) -> Callable[..., Any]:
+def _for_subclasses(session: Rehearsal, method: Callable[..., Any]) -> Callable[..., Any]:
     """``method``, with ``__torch_function__`` of a tensor subclass around it, as torch's own methods have."""
 
     @functools.wraps(method)
     def dispatching(tensor: Tensor, *args: Any, **kwargs: Any) -> Any:
         if type(tensor) not in _PLAIN and has_torch_function_unary(tensor):
+            refuse_kind(session, tensor)
             return handle_torch_function(dispatching, (tensor,), tensor, *args, **kwargs)
         return method(tensor, *args, **kwargs)
 
