@@ -249,9 +249,8 @@ def _indexing(session: Rehearsal, plan: Plan, known: list[Argument], fills: bool
                 raise session.fail(messages.index_text(own), plan.base, "TDL105", infos, forward)
             if not session.rehearsed(own):
                 continue
-            if argument.tensor.dtype in waits.MASKS:
-                if not fills or known[-1].device is not CPU:
-                    session.sync("boolean-mask index")
+            if argument.tensor.dtype in waits.MASKS and (not fills or known[-1].device is not CPU):
+                session.sync("boolean-mask index")
             elif argument.device is CPU:
                 session.sync("CPU index into a device tensor")
         elif argument.name == "values" and argument.device is not own and argument.tensor.dim() != 0:

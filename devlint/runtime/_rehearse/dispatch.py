@@ -8,6 +8,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from devlint.runtime._rehearse import checks
+from devlint.runtime._rehearse.asserts import asserted
 from devlint.runtime._rehearse.moves import poison
 from devlint.runtime._rehearse.private_api import (
     current_autograd_node,
@@ -78,7 +79,10 @@ class DispatchLayer(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 result = func(*args, **kwargs)
             else:
                 result = _custom(session, plan, func, args, kwargs)
-        except (RuntimeError, NotImplementedError) as error:
+        except (RuntimeError, NotImplementedError, IndexError) as error:
+            assertion = asserted(session, plan, args, kwargs, error) if device is not CPU else None
+            if assertion is not None:
+                raise assertion from error
             if not any(text in str(error) for text in _MISSING):
                 raise
             result = _in_float32(func, args, kwargs, error)

@@ -69,7 +69,8 @@ class Rehearsal:
         self.explicit = False
         self.internals = 0
         self.on_host = 0  # inside a custom operator's kernel, which runs as the CPU's
-        self.amp = False
+        self.amp: torch.dtype | None = None  # autocast's dtype on the device, and on the host
+        self.host_amp: torch.dtype | None = None
         self.poison = False
         self.pending: list[tuple[torch.Tensor, torch.Tensor]] = []
         self.lines: dict[int, tuple[Any, int]] = {}
