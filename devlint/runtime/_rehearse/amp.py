@@ -58,10 +58,10 @@ def _stand_in_for_contexts(session: Rehearsal, patches: Patches) -> None:
     leave: Any = autocast.__exit__
 
     def mirrored(context: Any) -> Any:
+        before = torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu"), session.amp, session.host_amp
         result = enter(context)
         if context.device in (session.kind, "cpu"):
             own = context.device == session.kind
-            before = torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu"), session.amp, session.host_amp
             context.__dict__.setdefault("_rehearsed", []).append(before)
             enabled = torch.is_autocast_enabled(context.device)
             dtype = torch.get_autocast_dtype(context.device) if enabled else None

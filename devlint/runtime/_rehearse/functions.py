@@ -105,8 +105,8 @@ class FunctionLayer(TorchFunctionMode):
                 return self._place(func, args, dict(kwargs), device, factory)
         else:
             kwargs = {}
-        if func is Tensor.new_tensor:
-            return self._new_tensor(args, kwargs)
+        if func is Tensor.new_tensor or func is Tensor.new:
+            return self._new_tensor(func, args, kwargs)
         if func in self.checks:
             self.checks[func](session, args, kwargs)
         if func is torch.ctc_loss:
@@ -179,8 +179,8 @@ class FunctionLayer(TorchFunctionMode):
             session.place(result, device, "created", pinned)
         return result
 
-    def _new_tensor(self, args: Any, kwargs: dict[str, Any]) -> Any:
-        result = Tensor.new_tensor(*args, **kwargs)
+    def _new_tensor(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        result = func(*args, **kwargs)
         self.session.place(result, self.session.shown_device(args[0]), "created")
         return result
 
