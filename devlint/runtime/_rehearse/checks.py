@@ -89,6 +89,7 @@ class Plan:
         "aten",
         "base",
         "composite",
+        "copies",
         "dtype_check",
         "exact",
         "foreach",
@@ -98,12 +99,14 @@ class Plan:
         "inplace",
         "names",
         "no_cuda",
+        "operator",
         "special",
         "sync",
         "wrapper",
     )
 
     def __init__(self, operator: Any) -> None:
+        self.operator = operator
         schema = operator._schema
         self.base: str = schema.name.split("::")[-1]
         overload: str = schema.overload_name
@@ -117,27 +120,26 @@ class Plan:
         self.composite = kind == op_table.IMPLICIT
         self.wrapper = f"wrapper_CUDA_{self.base}" if structured else f"wrapper_CUDA_{overload}_{self.base}"
         self.free = self.full in _FREE or self.base in ("set_", "_thnn_fused_lstm_cell_backward")
+        self.copies = self.base in ("copy_", "_foreach_copy_")
         self.indexing = self.full in _INDEXING
         self.sync = waits.kind_of(self.full, self.base)
         self.foreach = self.base.startswith(("_foreach", "_fused"))
         self.inplace = self.base.endswith("_") and not self.base.endswith("__")
         self.no_cuda = self.base in _CPU_ONLY
         self.dtype_check = _FLOAT_ONLY.get(self.base)
-        self.special = (
-            self.indexing or self.no_cuda or self.dtype_check is not None or self.base == "_pack_padded_sequence"
-        )
+        self.special = self.indexing or self.no_cuda or self.base == "_pack_padded_sequence"
         if self.base.startswith(_CPU_FORMS):
             self.sync = None
 
 
-_plans: dict[Any, Plan] = {}
+_plans: dict[int, Plan] = {}  # id(operator): an OpOverload's own hash is slow
 
 
 def plan_of(operator: Any) -> Plan:
     """The plan of ``operator`` (an ``OpOverload``)."""
-    found = _plans.get(operator)
-    if found is None:
-        found = _plans[operator] = Plan(operator)
+    found = _plans.get(id(operator))
+    if found is None or found.operator is not operator:
+        found = _plans[id(operator)] = Plan(operator)
     return found
 
 
@@ -178,7 +180,7 @@ def check(session: Rehearsal, plan: Plan, args: Iterable[Any], kwargs: dict[str,
         return first
     if plan.sync is not None and session.rehearsed(first) and waits.waits(plan.full, _given(plan, args, kwargs)):
         session.sync(plan.sync)
-    if plan.special:
+    if plan.special or plan.dtype_check is not None:
         _special(session, plan, known)
     if plan.indexing:
         return _indexing(session, plan, known, waits.fills_by_mask(_given(plan, args, kwargs)))

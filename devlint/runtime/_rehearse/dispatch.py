@@ -16,10 +16,13 @@ from devlint.runtime._rehearse.private_api import (
     no_torch_function,
     sequence_number,
     storage_id,
+    untyped_storage,
 )
 from devlint.runtime._rehearse.state import CPU, INTERNAL, Rehearsal
 
 Tensor = torch.Tensor
+Parameter = torch.nn.Parameter
+_NO_TENSORS = frozenset((int, float, bool, list, tuple, type(None), torch.dtype, torch.device))
 _LOW = (torch.float16, torch.bfloat16)
 _MISSING = (
     "not implemented for 'Half'",
@@ -29,6 +32,7 @@ _MISSING = (
     "could not create a primitive",
 )
 _MIXED = object()
+plans = checks._plans
 
 
 class DispatchLayer(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -45,10 +49,13 @@ class DispatchLayer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         session.operators += 1
         if not entries:
             return func(*args, **kwargs)
-        plan = checks._plans.get(func) or checks.plan_of(func)
+        plan = plans.get(id(func))
+        if plan is None or plan.operator is not func:
+            plan = checks.plan_of(func)
         device = _common(entries, args)
         if kwargs and device is not _MIXED:
             device = _with(entries, device, kwargs.values())
+        uniform = False
         if device is CPU:
             if plan.base != "_to_copy" or kwargs.get("device") is None:
                 return func(*args, **kwargs)
@@ -57,28 +64,39 @@ class DispatchLayer(TorchDispatchMode):  # type: ignore[no-untyped-call]
             device = _made_by_torch(session)
             if device is None:
                 return func(*args, **kwargs)
-        elif device is _MIXED or plan.special or plan.sync is not None or device is INTERNAL:
+        elif (
+            device is _MIXED
+            or plan.special
+            or plan.sync is not None
+            or device is INTERNAL
+            or (plan.dtype_check is not None and not args[-1].dtype.is_floating_point)
+        ):
             device = checks.check(session, plan, args, kwargs)
             if device is None:
                 return func(*args, **kwargs)
+        else:
+            uniform = True
         if plan.composite and hasattr(func, "decompose") and device is not INTERNAL:
             with self:
                 result = func.decompose(*args, **kwargs)
             if result is not NotImplemented:
                 return result
-        late: list[Tensor] = []
-        if plan.base == "copy_" or plan.base == "_foreach_copy_":
+        if plan.copies:
             late = _record_copies(session, args)
+        else:
+            late = None
         if torch.is_grad_enabled() and sequence_number() not in session.lines:
             session.remember_line()
+        if function_mode_active():
+            with no_torch_function():  # in a backward pass: no second round through the Python layer
+                return self._run(plan, func, args, kwargs, device, uniform, late)
+        return self._run(plan, func, args, kwargs, device, uniform, late)
+
+    def _run(self, plan: Any, func: Any, args: Any, kwargs: Any, device: Any, uniform: bool, late: Any) -> Any:
+        """Run the operator and tag its results; ``uniform``: every argument is tagged with ``device``."""
+        session = self.session
         try:
-            if plan.aten and function_mode_active():
-                with no_torch_function():  # in a backward pass: no second round through the Python layer
-                    result = func(*args, **kwargs)
-            elif plan.aten:
-                result = func(*args, **kwargs)
-            else:
-                result = _custom(session, plan, func, args, kwargs)
+            result = func(*args, **kwargs) if plan.aten else _custom(session, plan, func, args, kwargs)
         except (RuntimeError, NotImplementedError, IndexError) as error:
             assertion = asserted(session, plan, args, kwargs, error) if device is not CPU else None
             if assertion is not None:
@@ -87,14 +105,23 @@ class DispatchLayer(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 raise
             result = _in_float32(func, args, kwargs, error)
             session.report.note(f"{func}: run in float32, the CPU has no half-precision kernel")
-        for target in late:
-            poison(session, target)
-        if device is not CPU and device is not None:
-            if type(result) is Tensor:
-                key = _key(result)
-                if key in entries:
-                    return result
-            _tag_results(session, plan, device, args, result)
+        if late:
+            for target in late:
+                poison(session, target)
+        if device is CPU or device is None:
+            return result
+        if type(result) is Tensor:
+            try:
+                key = storage_id(result)
+            except (NotImplementedError, RuntimeError):
+                session.tags.set(result, device)
+                return result
+            if key in session.entries:
+                return result
+            if uniform:
+                session.tags.add(key, untyped_storage(result), device)
+                return result
+        _tag_results(session, plan, device, args, result)
         return result
 
 
@@ -124,13 +151,14 @@ def _common(entries: Any, values: Any) -> Any:
     """The one device of all tensors among ``values`` (lists too); None without tensors; ``_MIXED`` otherwise."""
     device = None
     for value in values:
-        if isinstance(value, Tensor):
+        kind = type(value)
+        if kind is Tensor or kind is Parameter or (kind not in _NO_TENSORS and isinstance(value, Tensor)):
             try:
                 tag = entries.get(storage_id(value))
             except (NotImplementedError, RuntimeError):
                 return _MIXED
             found = CPU if tag is None else tag[1]
-        elif type(value) is list or type(value) is tuple:
+        elif kind is list or kind is tuple:
             found = _common(entries, value)
             if found is None:
                 continue
@@ -224,13 +252,6 @@ def _tag_results(session: Rehearsal, plan: checks.Plan, device: Any, args: Any, 
             if plan.base == "_pack_padded_sequence" and index == 1:
                 continue  # batch_sizes stays on the CPU
         session.tags.set(item, device)
-
-
-def _key(tensor: Tensor) -> int | None:
-    try:
-        return int(storage_id(tensor))
-    except (NotImplementedError, RuntimeError):
-        return None
 
 
 def _storages(values: Any) -> set[int]:

@@ -89,6 +89,7 @@ def _install(session: Rehearsal, patches: Patches) -> None:
     amp.install(session, patches)
     loading.install(session, patches, lambda: _layers(session))
     patches.enter(_layers(session))
+    session.initialised = False
 
 
 @contextlib.contextmanager

@@ -65,6 +65,7 @@ class Rehearsal:
         self.ledger = Ledger(self.report)
         self.operators = 0
         self.pid = os.getpid()
+        self.initialised = False  # the device was used: forked processes may not use it any more
         self.call: tuple[Any, Any, Any] | None = None
         self.explicit = False
         self.internals = 0
@@ -105,8 +106,13 @@ class Rehearsal:
         return self.fail(text, "device", "TDL706", error=error)
 
     def check_process(self) -> None:
-        """Refuse device work in a forked process, as CUDA does."""
-        if os.getpid() != self.pid:
+        """Refuse device work in a forked process, as CUDA does once its parent has used the device.
+
+        A loader's workers are always refused: what they make has to come back to a parent that uses it.
+        """
+        if os.getpid() == self.pid:
+            self.initialised = True
+        elif self.initialised or torch.utils.data.get_worker_info() is not None:
             name = self.kind.upper()
             raise self.fail(
                 f"Cannot re-initialize {name} in forked subprocess. To use {name} with multiprocessing, "
