@@ -295,10 +295,11 @@ def mismatch(session: Rehearsal, plan: Plan, arguments: list[Argument]) -> None:
     if own:
         text = own
     elif plan.exact and session.kind != "mps":  # which has no such wrapper
-        odd = next(a for a in arguments if a.device is not devices[0])
+        ordered = sorted(arguments, key=lambda a: a.name != "out")  # the wrapper looks at them in this order
+        odd = next(a for a in ordered if a.device is not ordered[0].device)
         name, wrapper = _INNER.get(plan.base, ("", plan.wrapper))
         wrapper = wrapper.replace("CUDA", session.kind.upper())
-        text = messages.exact_text(name or odd.name.split("[")[0], odd.device, devices[0], wrapper)
+        text = messages.exact_text(name or odd.name.split("[")[0], odd.device, ordered[0].device, wrapper)
     else:
         text = messages.iterator_text(devices)
     raise session.fail(text, plan.base, rule, infos, forward)
