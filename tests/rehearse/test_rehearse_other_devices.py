@@ -96,3 +96,9 @@ def test_refused_by_name(make: Callable, text: str) -> None:
     with pytest.raises(RehearsalUnsupported, match=text), rehearse("cuda") as report:
         make()
     assert text in report.notes[0]
+
+
+def test_fake_tensors_are_refused() -> None:
+    with pytest.raises(RehearsalUnsupported, match="fake tensors"), rehearse("cuda") as report:
+        torch.export.export(nn.Linear(3, 2).to("cuda"), (torch.ones(1, 3, device="cuda"),))
+    assert "torch.export" in report.notes[0]

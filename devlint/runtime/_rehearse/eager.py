@@ -18,6 +18,7 @@ def install(session: Rehearsal, patches: Patches) -> None:
     _steps(session, patches)
     _functions(session, patches)
     _root_gradients(session, patches)
+    _profiler(session, patches)
 
 
 def _compile(session: Rehearsal, patches: Patches) -> None:
@@ -122,6 +123,20 @@ def _root_gradients(session: Rehearsal, patches: Patches) -> None:
         return make(outputs, grads, *args, **kwargs)
 
     patches.set(torch.autograd, "_make_grads", checked)
+
+
+def _profiler(session: Rehearsal, patches: Patches) -> None:
+    """The profiler can time the host only."""
+    profile: Any = torch.autograd.profiler.profile
+    make: Any = profile.__init__
+
+    def init(self: Any, *args: Any, **kwargs: Any) -> None:
+        if kwargs.get("use_cuda") or kwargs.get("use_device") == session.kind:
+            session.report.note(f"profiler: the times are the host's, there is no {session.kind} to time")
+            kwargs = {**kwargs, "use_device": None, "use_cuda": False}
+        make(self, *args, **kwargs)
+
+    patches.set(profile, "__init__", init)
 
 
 def _checked_hooks(session: Rehearsal) -> Any:

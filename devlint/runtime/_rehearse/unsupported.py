@@ -1,7 +1,8 @@
-"""Tensors that can't be rehearsed on a device: nested and quantised ones are refused by name."""
+"""Tensors that can't be rehearsed on a device: nested, quantised and fake ones are refused by name."""
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 import torch
@@ -30,7 +31,13 @@ def refuse_kind(session: Rehearsal, tensor: torch.Tensor) -> None:
 
 
 def install(session: Rehearsal, patches: Patches) -> None:
-    """Refuse nested tensors made on the device."""
+    """Refuse fake tensors, and nested ones made on the device."""
+    fake: Any = importlib.import_module("torch._subclasses.fake_tensor")
+
+    def enter(mode: Any) -> Any:  # C++ aborts the process when it meets a fake tensor of a device that it lacks
+        raise refuse(session, "fake tensors (torch.export, FakeTensorMode)")
+
+    patches.set(fake.FakeTensorMode, "__enter__", enter)
     for name in _NESTED:
         if hasattr(torch.nested, name):
             patches.set(torch.nested, name, _guarded(session, getattr(torch.nested, name)))

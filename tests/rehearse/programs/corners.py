@@ -343,3 +343,10 @@ def flex_generators_in_modules():
     torch.normal(0.0, 1.0, (3,), generator=generator, device=D)
     torch.empty(3, device=D).exponential_(generator=generator).random_(generator=generator)
     torch.rand(3, generator=generator)  # raises RuntimeError: Expected a 'cpu' device type for generator
+
+
+def profiled_on_both_sides():
+    sides = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
+    with torch.profiler.profile(activities=sides) as found:
+        torch.ones(3, device=D).sum()
+    assert found.key_averages()

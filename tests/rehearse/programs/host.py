@@ -204,3 +204,29 @@ def quantile_does_not_wait():
     torch.quantile(x, 0.5)
     x.median()
     x.std()
+
+
+def factorisations():
+    a = torch.eye(3, device=D) * 2
+    torch.linalg.svd(a)  # syncs
+    torch.linalg.eigh(a)  # syncs
+    torch.linalg.qr(a)
+    torch.linalg.det(a)
+    torch.linalg.solve(a, torch.ones(3, 1, device=D))  # syncs
+    torch.linalg.cholesky(a)  # syncs
+    torch.linalg.matrix_norm(a)
+
+
+def sparse_layouts():
+    a = torch.eye(3, device=D)
+    s = a.to_sparse()  # syncs
+    (s + s).coalesce()
+    s.to_dense().sum()
+
+
+def categorical_samples():
+    logits = torch.zeros(2, 3, device=D)
+    chosen = torch.distributions.Categorical(logits=logits, validate_args=False)
+    action = chosen.sample()  # syncs
+    chosen.log_prob(action).sum() + chosen.entropy().mean()
+    (logits - torch.empty_like(logits).exponential_().log()).argmax(-1)
