@@ -61,11 +61,11 @@ def test_program(program: FunctionType) -> None:
     verdict, kind, text, line, syncs = expected(program)
     torch.manual_seed(0)
     error = None
-    with rehearse("cuda", count=2) as report:
-        try:
+    try:
+        with rehearse("cuda", count=2) as report:
             program()
-        except Exception as raised:
-            error = raised
+    except Exception as raised:
+        error = raised
     found = {sync.line for sync in report.syncs}
     assert found - {line} == syncs - {line}, report.text()
     if not verdict:
@@ -75,8 +75,9 @@ def test_program(program: FunctionType) -> None:
     assert kind in [base.__name__ for base in type(error).__mro__], repr(error)
     assert text in str(error), error
     own = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if "programs" in frame.filename]
-    if verdict == "raises" and report.mismatches:
-        assert report.mismatches[0].line == line or own[-1] == line, report.text()
+    if verdict == "raises":
+        assert report.mismatches, error
+        assert report.mismatches[0].line == line, report.text()
     else:
         assert own[-1] == line
     assert verdict == "raises" or report.clean

@@ -23,7 +23,7 @@ def is_foreign(code: CodeType) -> bool:
         name = code.co_filename
         foreign = (
             f"{os.sep}numpy{os.sep}" in name
-            or name.startswith((TORCH_FOLDER, _HERE, "<frozen", "<__array_function__"))
+            or name.startswith((TORCH_FOLDER, _HERE, "<frozen", "<__array_function__", "<eval_with_key"))
             or ("torch/_" in name and name.startswith("<"))
             or (name.startswith(_STDLIB) and not name.startswith(_PACKAGES))
         )

@@ -451,4 +451,4 @@ def inplace_under_autocast():
     with torch.autocast(D, dtype=torch.float16):
         half = torch.randn(2, 2, device=D) @ torch.randn(2, 2, device=D)
         out += half
-        torch.addmm(out, half, half, out=torch.empty(2, 2, device=D))  # fails RuntimeError
+        torch.addmm(out, half, half, out=torch.empty(2, 2, device=D))  # raises RuntimeError

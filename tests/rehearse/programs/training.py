@@ -125,7 +125,7 @@ def sparse_embedding_and_sparse_adam():
     for _ in range(2):
         optimizer.zero_grad()
         table(torch.tensor([1, 2, 2], device=D)).sum().backward()
-        optimizer.step()
+        optimizer.step()  # syncs
 
 
 def rate_as_a_tensor():
