@@ -24,6 +24,7 @@ _LEAVES = {
     "binary_cross_entropy", "binary_cross_entropy_with_logits", "_max_pool2d", "_max_pool1d", "adaptive_avg_pool2d",
     "glu", "elu", "selu", "hardtanh", "hardswish", "instance_norm", "kl_div",
 }  # fmt: skip
+_READ, _PLAIN, _WATCHED = 1, 2, 3  # how the layer treats a function
 _DATA_FACTORIES = (torch.tensor, torch.as_tensor, torch.asarray)
 
 
@@ -88,10 +89,26 @@ class FunctionLayer(TorchFunctionMode):
         self.getters = _getters()
         self.checks = composites.checks()
         self.running: set[Any] = set()
+        self.kinds: dict[Any, int] = {}
+
+    def _kind(self, func: Any) -> int:
+        """How ``func`` is treated, worked out once."""
+        watched = (Tensor.new_tensor, Tensor.new, torch.ctc_loss)
+        if func in self.getters:
+            kind = _READ
+        elif _opens(func) or func in self.factories or func in self.checks or func in watched:
+            kind = _WATCHED
+        else:
+            kind = _PLAIN
+        self.kinds[func] = kind
+        return kind
 
     def __torch_function__(self, func: Any, types_: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func in self.getters:
+        kind = self.kinds.get(func) or self._kind(func)
+        if kind == _READ:
             return func(*args, **kwargs) if kwargs else func(*args)
+        if kind == _PLAIN and not kwargs:
+            return self._run(func, args, {})
         if _opens(func) and func not in self.running:
             return self._open(func, args, kwargs or {})
         session = self.session
@@ -111,11 +128,16 @@ class FunctionLayer(TorchFunctionMode):
             self.checks[func](session, args, kwargs)
         if func is torch.ctc_loss:
             args = self._lengths_anywhere(args)
+        return self._run(func, args, kwargs)
+
+    def _run(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Call ``func``; what C++ makes inside by itself takes the device of the call's tensors."""
+        session = self.session
         outer, session.call = session.call, (func, args, kwargs)
         explicit, session.explicit = session.explicit, False
         internals = session.internals
         try:
-            result = func(*args, **kwargs)
+            result = func(*args, **kwargs) if kwargs else func(*args)
         finally:
             session.call, session.explicit = outer, explicit
         if session.internals != internals:
