@@ -30,13 +30,14 @@ class UnknownRule(Exception):
 class Fence:
     """One case of a page: its kind, its code without markers, and the (line, code) pairs that are to be reported.
 
-    `flags` are the words after the kind: `run` asks that the case be executed, too.
+    ``` ```python bad run show(torch.ones(3), device)``` asks that the case be executed, too: `call` holds the
+    statements after `run`, with `; ` between them, which use the case's names.
     """
 
     kind: str
     code: str
     expected: tuple[tuple[int, str], ...]
-    flags: frozenset[str]
+    call: str
     start: int
     end: int
     line: int
@@ -63,9 +64,11 @@ class Page:
                     line = line[: marker.start()]
                 lines.append(line)
             line_number = self.text.count("\n", 0, match.start()) + 1
-            flags = frozenset(match[2].split())
+            word, _, call = match[2].strip().partition(" ")
             code = "\n".join(lines)
-            found.append(Fence(match[1], code, tuple(expected), flags, match.start(3), match.end(3), line_number))
+            found.append(
+                Fence(match[1], code, tuple(expected), call if word == "run" else "", *match.span(3), line_number)
+            )
         return found
 
 

@@ -1,8 +1,8 @@
 """Autocast and gradient scaling for a rehearsed device, by CUDA's own operator lists.
 
-``autocast("cuda")`` switches the CPU's autocast on with CUDA's dtype. Where CUDA treats an operator differently than
-the CPU does, an autocast kernel with CUDA's policy stands in while the rehearsal runs. CUDA's lists are read from
-the header that ships with the installed torch.
+``autocast("cuda")`` switches the CPU's autocast on with CUDA's dtype. An autocast kernel with CUDA's policy stands in
+for each operator of CUDA's lists while the rehearsal runs: it casts tensors of the device, and leaves those of the
+host to the host's own autocast. The lists are read from the header that ships with the installed torch.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from devlint.runtime._rehearse import private_api
+from devlint.runtime._rehearse.dispatch import call_device
 from devlint.runtime._rehearse.patches import Patches
 from devlint.runtime._rehearse.state import Rehearsal
 
@@ -57,21 +58,25 @@ def _stand_in_for_contexts(session: Rehearsal, patches: Patches) -> None:
     leave: Any = autocast.__exit__
 
     def mirrored(context: Any) -> Any:
+        before = torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu"), session.amp, session.host_amp
         result = enter(context)
-        if context.device == session.kind:
-            state = (torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu"), session.amp)
-            context.__dict__.setdefault("_rehearsed", []).append(state)
-            session.amp = torch.is_autocast_enabled(session.kind)
-            torch.set_autocast_enabled("cpu", session.amp)
-            torch.set_autocast_dtype("cpu", torch.get_autocast_dtype(session.kind))
+        if context.device in (session.kind, "cpu"):
+            own = context.device == session.kind
+            context.__dict__.setdefault("_rehearsed", []).append(before)
+            enabled = torch.is_autocast_enabled(context.device)
+            dtype = torch.get_autocast_dtype(context.device) if enabled else None
+            session.amp, session.host_amp = (dtype, session.host_amp) if own else (session.amp, dtype)
+            torch.set_autocast_enabled("cpu", session.amp is not None or session.host_amp is not None)
+            torch.set_autocast_dtype("cpu", session.amp or session.host_amp or torch.bfloat16)
         return result
 
     def restored(context: Any, *error: Any) -> Any:
-        if context.device == session.kind and context.__dict__.get("_rehearsed"):
-            enabled, dtype, session.amp = context._rehearsed.pop()
+        result = leave(context, *error)
+        if context.__dict__.get("_rehearsed"):
+            enabled, dtype, session.amp, session.host_amp = context._rehearsed.pop()
             torch.set_autocast_enabled("cpu", enabled)
             torch.set_autocast_dtype("cpu", dtype)
-        return leave(context, *error)
+        return result
 
     patches.set(autocast, "__enter__", mirrored)
     patches.set(autocast, "__exit__", restored)
@@ -79,7 +84,7 @@ def _stand_in_for_contexts(session: Rehearsal, patches: Patches) -> None:
 
 @functools.lru_cache(maxsize=1)
 def _policies() -> tuple[tuple[str, str], ...]:
-    """(operator, policy) where CUDA's autocast differs from the CPU's."""
+    """(operator, policy) of CUDA's autocast."""
     header = private_api.autocast_header()
     if header is None:
         return ()
@@ -87,10 +92,7 @@ def _policies() -> tuple[tuple[str, str], ...]:
     found: list[tuple[str, str]] = []
     policies = {"LOWER_PRECISION_FP": "low", "FP32": "fp32", "FP32_SET_OPT_DTYPE": "opt", "PROMOTE": "promote"}
     for macro, policy in policies.items():
-        for name in macros.get(macro, []):
-            covered = private_api.has_kernel(f"aten::{name}", _KEY)
-            if policy != "low" or not covered:
-                found.append((name, policy))
+        found += [(name, policy) for name in macros.get(macro, [])]
     return (*found, (_BANNED, "banned"), ("norm.Scalar", "norm"), ("norm.ScalarOpt_dim", "norm"))
 
 
@@ -120,11 +122,11 @@ def _kernel(session: Rehearsal, operator: Any, policy: str) -> Any:
 
     def kernel(*args: Any, **kwargs: Any) -> Any:
         with exclude(keys):
-            if not session.amp:
+            low = session.amp if call_device(session, args, kwargs) is not None else session.host_amp
+            if low is None or (low is not session.amp and policy != "low"):
                 return operator(*args, **kwargs)
             if policy == "banned":
                 raise session.fail(_BANNED_TEXT, _BANNED, "TDL413")
-            low = torch.get_autocast_dtype("cpu")
             if policy == "opt":
                 given = dict(zip(names, args, strict=False)) | kwargs
                 if given.get("dtype") is None and _floating(args[0]):

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from devlint.runtime._rehearse import messages, op_table
+from devlint.runtime._rehearse import messages, op_table, own_texts, waits
 from devlint.runtime._rehearse.messages import Argument
 from devlint.runtime._rehearse.state import CPU, INTERNAL, Rehearsal
 
@@ -34,43 +34,22 @@ _FREE = {
     "clone",
     "_to_copy",
     "resize_as_",
+    "slice_scatter",
+    "select_scatter",
+    "diagonal_scatter",
+    "as_strided_scatter",
     "is_pinned",
     "record_stream",
     "detach_",
     "_has_compatible_shallow_copy_type",
     "is_same_size",
     "_pad_packed_sequence",
-    "_ctc_loss",
-    "_ctc_loss.Tensor",
     "_ctc_loss_backward",
     "_ctc_loss_backward.Tensor",
     "new_empty",
     "new_zeros",
     "new_full",
     "new_empty_strided",
-}
-_SYNCS = {
-    "_local_scalar_dense",
-    "nonzero",
-    "nonzero_numpy",
-    "masked_select",
-    "equal",
-    "allclose",
-    "_unique",
-    "_unique2",
-    "unique_dim",
-    "unique_consecutive",
-    "unique_dim_consecutive",
-    "bincount",
-    "is_nonzero",
-    "_linalg_check_errors",
-    "repeat_interleave.Tensor",
-    "normal.Tensor_Tensor",
-    "normal.float_Tensor",
-    "_ctc_loss.Tensor",
-    "is_all_true",
-    "_is_all_true",
-    "_is_any_true",
 }
 # kernels that the CPU uses where CUDA has another of the same meaning
 _CPU_FORMS = ("mkldnn", "_mkldnn", "_scaled_dot_product_flash_attention_for_cpu", "fbgemm", "quantized", "_weight_int")
@@ -110,6 +89,7 @@ class Plan:
         "aten",
         "base",
         "composite",
+        "copies",
         "dtype_check",
         "exact",
         "foreach",
@@ -119,12 +99,14 @@ class Plan:
         "inplace",
         "names",
         "no_cuda",
+        "operator",
         "special",
         "sync",
         "wrapper",
     )
 
     def __init__(self, operator: Any) -> None:
+        self.operator = operator
         schema = operator._schema
         self.base: str = schema.name.split("::")[-1]
         overload: str = schema.overload_name
@@ -134,31 +116,30 @@ class Plan:
         kind = rule.kind if rule is not None else op_table.EXACT
         structured = rule is not None and rule.structured
         self.names = [argument.name for argument in schema.arguments]
-        self.exact = kind in (op_table.EXACT, op_table.NO_KERNEL)
+        self.exact = kind in (op_table.EXACT, op_table.NO_KERNEL) or self.base in _INNER
         self.composite = kind == op_table.IMPLICIT
         self.wrapper = f"wrapper_CUDA_{self.base}" if structured else f"wrapper_CUDA_{overload}_{self.base}"
         self.free = self.full in _FREE or self.base in ("set_", "_thnn_fused_lstm_cell_backward")
+        self.copies = self.base in ("copy_", "_foreach_copy_")
         self.indexing = self.full in _INDEXING
-        self.sync = self.base if self.full in _SYNCS or self.base in _SYNCS else None
+        self.sync = waits.kind_of(self.full, self.base)
         self.foreach = self.base.startswith(("_foreach", "_fused"))
         self.inplace = self.base.endswith("_") and not self.base.endswith("__")
         self.no_cuda = self.base in _CPU_ONLY
         self.dtype_check = _FLOAT_ONLY.get(self.base)
-        self.special = (
-            self.indexing or self.no_cuda or self.dtype_check is not None or self.base == "_pack_padded_sequence"
-        )
+        self.special = self.indexing or self.no_cuda or self.base == "_pack_padded_sequence"
         if self.base.startswith(_CPU_FORMS):
             self.sync = None
 
 
-_plans: dict[Any, Plan] = {}
+_plans: dict[int, Plan] = {}  # id(operator): an OpOverload's own hash is slow
 
 
 def plan_of(operator: Any) -> Plan:
     """The plan of ``operator`` (an ``OpOverload``)."""
-    found = _plans.get(operator)
-    if found is None:
-        found = _plans[operator] = Plan(operator)
+    found = _plans.get(id(operator))
+    if found is None or found.operator is not operator:
+        found = _plans[id(operator)] = Plan(operator)
     return found
 
 
@@ -197,15 +178,24 @@ def check(session: Rehearsal, plan: Plan, args: Iterable[Any], kwargs: dict[str,
     on_device = any(session.rehearsed(argument.device) for argument in known)
     if not on_device or plan.free:
         return first
-    if plan.sync is not None and session.rehearsed(first):
+    if plan.sync is not None and session.rehearsed(first) and waits.waits(plan.full, _given(plan, args, kwargs)):
         session.sync(plan.sync)
-    if plan.special:
+    if plan.special or plan.dtype_check is not None:
         _special(session, plan, known)
     if plan.indexing:
-        return _indexing(session, plan, known)
+        return _indexing(session, plan, known, waits.fills_by_mask(_given(plan, args, kwargs)))
     if all(argument.device is first for argument in known):
         return first
     if plan.base == "_pack_padded_sequence":
+        return first
+    if plan.base in ("fill_", "fill"):
+        if session.rehearsed(known[1].device):
+            session.sync("number read from the device")
+        return first
+    if plan.base == "_ctc_loss":  # cuDNN takes int32 targets from the host; lengths may lie anywhere
+        given = [a for a in known if a.name in ("log_probs", "targets")]
+        if given[0].device is not given[1].device and given[1].tensor.dtype is not torch.int32:
+            mismatch(session, plan, given)
         return first
     if plan.foreach:
         return _zipped(session, plan, known)
@@ -227,7 +217,7 @@ def _iterator(session: Rehearsal, plan: Plan, known: list[Argument]) -> Any:
             mismatch(session, plan, known)
     if scalars > (2 if plan.base == "where" else 1):
         infos, rule, forward = messages.describe(session, known)
-        raise session.fail("Trying to pass too many CPU scalars to CUDA kernel!", plan.base, rule, infos, forward)
+        raise session.fail("Trying to pass too many CPU scalars to non-CPU kernel!", plan.base, rule, infos, forward)
     return common
 
 
@@ -248,7 +238,11 @@ def _zipped(session: Rehearsal, plan: Plan, known: list[Argument]) -> Any:
     return next(a.device for a in known if a.device is not CPU)
 
 
-def _indexing(session: Rehearsal, plan: Plan, known: list[Argument]) -> Any:
+def _given(plan: Plan, args: Iterable[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
+    return {**dict(zip(plan.names, args, strict=False)), **kwargs}
+
+
+def _indexing(session: Rehearsal, plan: Plan, known: list[Argument], fills: bool) -> Any:
     own = known[0].device
     for argument in known[1:]:
         if argument.name.startswith("indices"):
@@ -257,7 +251,7 @@ def _indexing(session: Rehearsal, plan: Plan, known: list[Argument]) -> Any:
                 raise session.fail(messages.index_text(own), plan.base, "TDL105", infos, forward)
             if not session.rehearsed(own):
                 continue
-            if argument.tensor.dtype in (torch.bool, torch.uint8):
+            if argument.tensor.dtype in waits.MASKS and (not fills or known[-1].device is not CPU):
                 session.sync("boolean-mask index")
             elif argument.device is CPU:
                 session.sync("CPU index into a device tensor")
@@ -297,10 +291,15 @@ def mismatch(session: Rehearsal, plan: Plan, arguments: list[Argument]) -> None:
         if argument.device not in devices:
             devices.append(argument.device)
     devices.sort(key=lambda device: device is CPU)
-    if plan.exact or plan.base in _INNER:
-        odd = next(a for a in arguments if a.device is not devices[0])
+    own = own_texts.text_of(plan.base, {a.name: (a.tensor, a.device) for a in arguments})
+    if own:
+        text = own
+    elif plan.exact and session.kind != "mps":  # which has no such wrapper
+        ordered = sorted(arguments, key=lambda a: a.name != "out")  # the wrapper looks at them in this order
+        odd = next(a for a in ordered if a.device is not ordered[0].device)
         name, wrapper = _INNER.get(plan.base, ("", plan.wrapper))
-        text = messages.exact_text(name or odd.name.split("[")[0], odd.device, devices[0], wrapper)
+        wrapper = wrapper.replace("CUDA", session.kind.upper())
+        text = messages.exact_text(name or odd.name.split("[")[0], odd.device, ordered[0].device, wrapper)
     else:
         text = messages.iterator_text(devices)
     raise session.fail(text, plan.base, rule, infos, forward)

@@ -12,7 +12,7 @@ import torch
 from devlint.runtime._rehearse.patches import Patches
 from devlint.runtime._rehearse.rng import RandomState
 from devlint.runtime._rehearse.state import Rehearsal, RehearsalUnsupported
-from devlint.runtime._rehearse.streams import DeviceScope, stream_types
+from devlint.runtime._rehearse.streams import DeviceScope, generic_event, stream_types
 from devlint.runtime._rehearse.tensor_api import legacy_dtype
 
 TOTAL_MEMORY = 80 << 30
@@ -20,6 +20,12 @@ _UNSUPPORTED = (
     "CUDAGraph", "graph", "make_graphed_callables", "MemPool", "use_mem_pool", "ExternalStream",
     "CUDAPluggableAllocator", "change_current_allocator", "caching_allocator_alloc", "GreenContext", "cudart",
 )  # fmt: skip
+_STATS = (
+    "allocation", "segment", "active", "inactive_split", "allocated_bytes", "reserved_bytes", "active_bytes",
+    "inactive_split_bytes", "requested_bytes",
+)  # fmt: skip
+_POOLS = ("all", "large_pool", "small_pool")
+_WHEN = ("current", "peak", "allocated", "freed")
 _LEGACY = ("Float", "Double", "Half", "BFloat16", "Long", "Int", "Short", "Char", "Byte", "Bool")
 
 
@@ -37,7 +43,16 @@ def install(session: Rehearsal, patches: Patches) -> None:
     patches.set(module, "stream", context)
     if session.kind == "cuda":
         _cuda_only(session, patches)
-    _accelerator(session, patches, functions)
+    if session.kind == "mps":
+        for name in ("is_available", "is_built"):
+            patches.set(torch.backends.mps, name, lambda: True)
+        patches.set(torch.backends.mps, "is_macos_or_newer", lambda major, minor: True)
+        for name in ("current_allocated_memory", "driver_allocated_memory"):
+            patches.set(module, name, functions["memory_allocated"])
+        patches.set(module, "recommended_max_memory", lambda: TOTAL_MEMORY)
+    _accelerator(session, patches, {**functions, "device_index": scope})
+    patches.set(torch, "Stream", stream)
+    patches.set(torch, "Event", generic_event(session, event))
 
 
 def _index(session: Rehearsal, device: Any) -> int:
@@ -108,14 +123,11 @@ def _memory(session: Rehearsal) -> dict[str, Callable[..., Any]]:
         session.tags.reset_peak()
 
     def stats(device: Any = None) -> dict[str, int]:
-        return {
-            "allocated_bytes.all.current": allocated(device),
-            "allocated_bytes.all.peak": peak(),
-            "reserved_bytes.all.current": allocated(device),
-            "reserved_bytes.all.peak": peak(),
-            "num_alloc_retries": 0,
-            "num_ooms": 0,
-        }
+        found = dict.fromkeys((f"{name}.{pool}.{when}" for name in _STATS for pool in _POOLS for when in _WHEN), 0)
+        for name in ("allocated", "reserved", "active", "requested"):
+            found[f"{name}_bytes.all.current"] = allocated(device)
+            found[f"{name}_bytes.all.peak"] = peak(device)
+        return {**found, "num_alloc_retries": 0, "num_ooms": 0, "num_sync_all_streams": 0, "num_device_alloc": 0}
 
     def nothing(*args: Any, **kwargs: Any) -> None:
         return None
@@ -278,6 +290,7 @@ def _accelerator(session: Rehearsal, patches: Patches, functions: dict[str, Call
         "memory_stats": functions["memory_stats"],
         "reset_peak_memory_stats": functions["reset_peak_memory_stats"],
         "get_memory_info": functions["mem_get_info"],
+        "device_index": functions["device_index"],
     }
     for name, value in stand_ins.items():
         if hasattr(module, name):

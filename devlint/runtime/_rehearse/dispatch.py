@@ -8,24 +8,31 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from devlint.runtime._rehearse import checks
+from devlint.runtime._rehearse.asserts import asserted
+from devlint.runtime._rehearse.moves import poison
 from devlint.runtime._rehearse.private_api import (
     current_autograd_node,
     function_mode_active,
     no_torch_function,
     sequence_number,
     storage_id,
+    untyped_storage,
 )
 from devlint.runtime._rehearse.state import CPU, INTERNAL, Rehearsal
 
 Tensor = torch.Tensor
+Parameter = torch.nn.Parameter
+_NO_TENSORS = frozenset((int, float, bool, list, tuple, type(None), torch.dtype, torch.device))
 _LOW = (torch.float16, torch.bfloat16)
 _MISSING = (
     "not implemented for 'Half'",
     "not implemented for 'BFloat16'",
     "unsupported dtype",
     "not supported for Half",
+    "could not create a primitive",
 )
 _MIXED = object()
+plans = checks._plans
 
 
 class DispatchLayer(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -42,10 +49,13 @@ class DispatchLayer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         session.operators += 1
         if not entries:
             return func(*args, **kwargs)
-        plan = checks._plans.get(func) or checks.plan_of(func)
+        plan = plans.get(id(func))
+        if plan is None or plan.operator is not func:
+            plan = checks.plan_of(func)
         device = _common(entries, args)
         if kwargs and device is not _MIXED:
             device = _with(entries, device, kwargs.values())
+        uniform = False
         if device is CPU:
             if plan.base != "_to_copy" or kwargs.get("device") is None:
                 return func(*args, **kwargs)
@@ -54,38 +64,64 @@ class DispatchLayer(TorchDispatchMode):  # type: ignore[no-untyped-call]
             device = _made_by_torch(session)
             if device is None:
                 return func(*args, **kwargs)
-        elif device is _MIXED or plan.special or plan.sync is not None or device is INTERNAL:
+        elif (
+            device is _MIXED
+            or plan.special
+            or plan.sync is not None
+            or device is INTERNAL
+            or (plan.dtype_check is not None and not args[-1].dtype.is_floating_point)
+        ):
             device = checks.check(session, plan, args, kwargs)
             if device is None:
                 return func(*args, **kwargs)
+        else:
+            uniform = True
         if plan.composite and hasattr(func, "decompose") and device is not INTERNAL:
             with self:
                 result = func.decompose(*args, **kwargs)
             if result is not NotImplemented:
                 return result
-        if plan.base == "copy_" or plan.base == "_foreach_copy_":
-            _record_copies(session, args)
+        if plan.copies:
+            late = _record_copies(session, args)
+        else:
+            late = None
         if torch.is_grad_enabled() and sequence_number() not in session.lines:
             session.remember_line()
+        if function_mode_active():
+            with no_torch_function():  # in a backward pass: no second round through the Python layer
+                return self._run(plan, func, args, kwargs, device, uniform, late)
+        return self._run(plan, func, args, kwargs, device, uniform, late)
+
+    def _run(self, plan: Any, func: Any, args: Any, kwargs: Any, device: Any, uniform: bool, late: Any) -> Any:
+        """Run the operator and tag its results; ``uniform``: every argument is tagged with ``device``."""
+        session = self.session
         try:
-            if plan.aten and function_mode_active():
-                with no_torch_function():  # in a backward pass: no second round through the Python layer
-                    result = func(*args, **kwargs)
-            elif plan.aten:
-                result = func(*args, **kwargs)
-            else:
-                result = _custom(session, plan, func, args, kwargs)
-        except (RuntimeError, NotImplementedError) as error:
+            result = func(*args, **kwargs) if plan.aten else _custom(session, plan, func, args, kwargs)
+        except (RuntimeError, NotImplementedError, IndexError) as error:
+            assertion = asserted(session, plan, args, kwargs, error) if device is not CPU else None
+            if assertion is not None:
+                raise assertion from error
             if not any(text in str(error) for text in _MISSING):
                 raise
             result = _in_float32(func, args, kwargs, error)
             session.report.note(f"{func}: run in float32, the CPU has no half-precision kernel")
-        if device is not CPU and device is not None:
-            if type(result) is Tensor:
-                key = _key(result)
-                if key in entries:
-                    return result
-            _tag_results(session, plan, device, args, result)
+        if late:
+            for target in late:
+                poison(session, target)
+        if device is CPU or device is None:
+            return result
+        if type(result) is Tensor:
+            try:
+                key = storage_id(result)
+            except (NotImplementedError, RuntimeError):
+                session.tags.set(result, device)
+                return result
+            if key in session.entries:
+                return result
+            if uniform:
+                session.tags.add(key, untyped_storage(result), device)
+                return result
+        _tag_results(session, plan, device, args, result)
         return result
 
 
@@ -95,6 +131,14 @@ DispatchLayer.__torch_dispatch__ = DispatchLayer._handle  # type: ignore[method-
 
 def _custom(session: Rehearsal, plan: checks.Plan, func: Any, args: Any, kwargs: Any) -> Any:
     """A custom operator's kernel runs as the CPU's; its arguments and results are the device's."""
+    if func.namespace == "quantized":
+        name = session.kind.upper()
+        raise session.fail(
+            f"Could not run '{func._schema.name}' with arguments from the '{name}' backend.",
+            plan.base,
+            "",
+            error=NotImplementedError,
+        )
     session.report.note(f"custom operator {func}: its arguments are checked, what it does inside is not")
     session.on_host += 1
     try:
@@ -107,13 +151,14 @@ def _common(entries: Any, values: Any) -> Any:
     """The one device of all tensors among ``values`` (lists too); None without tensors; ``_MIXED`` otherwise."""
     device = None
     for value in values:
-        if isinstance(value, Tensor):
+        kind = type(value)
+        if kind is Tensor or kind is Parameter or (kind not in _NO_TENSORS and isinstance(value, Tensor)):
             try:
                 tag = entries.get(storage_id(value))
             except (NotImplementedError, RuntimeError):
                 return _MIXED
             found = CPU if tag is None else tag[1]
-        elif type(value) is list or type(value) is tuple:
+        elif kind is list or kind is tuple:
             found = _common(entries, value)
             if found is None:
                 continue
@@ -157,7 +202,9 @@ def call_device(session: Rehearsal, args: Any, kwargs: Any) -> Any:
     return None
 
 
-def _record_copies(session: Rehearsal, args: Any) -> None:
+def _record_copies(session: Rehearsal, args: Any) -> list[Tensor]:
+    """Count the copies between devices; return the pinned host tensors that are filled later."""
+    late = []
     targets, sources = (args[0], args[1]) if isinstance(args[0], (list, tuple)) else ([args[0]], [args[1]])
     for target, source in zip(targets, sources, strict=False):
         if not isinstance(source, Tensor):
@@ -166,7 +213,12 @@ def _record_copies(session: Rehearsal, args: Any) -> None:
         if to is INTERNAL:
             session.place(target, origin)
         elif to is not origin and origin is not INTERNAL and (session.rehearsed(to) or session.rehearsed(origin)):
-            session.transfer(origin, to, source, bool(args[2]) if len(args) > 2 else False)
+            waits = session.rehearsed(origin) and not session.rehearsed(to) and not session.pinned(target)
+            non_blocking = bool(args[2]) if len(args) > 2 and not waits else False
+            session.transfer(origin, to, source, non_blocking)
+            if non_blocking and to is CPU:
+                late.append(target)
+    return late
 
 
 def _tag_results(session: Rehearsal, plan: checks.Plan, device: Any, args: Any, result: Any) -> None:
@@ -200,13 +252,6 @@ def _tag_results(session: Rehearsal, plan: checks.Plan, device: Any, args: Any, 
             if plan.base == "_pack_padded_sequence" and index == 1:
                 continue  # batch_sizes stays on the CPU
         session.tags.set(item, device)
-
-
-def _key(tensor: Tensor) -> int | None:
-    try:
-        return int(storage_id(tensor))
-    except (NotImplementedError, RuntimeError):
-        return None
 
 
 def _storages(values: Any) -> set[int]:

@@ -17,6 +17,8 @@ def install(session: Rehearsal, patches: Patches) -> None:
     _grouping(session, patches)
     _steps(session, patches)
     _functions(session, patches)
+    _root_gradients(session, patches)
+    _profiler(session, patches)
 
 
 def _compile(session: Rehearsal, patches: Patches) -> None:
@@ -99,6 +101,42 @@ def _functions(session: Rehearsal, patches: Patches) -> None:
     patches.set(function, "apply", classmethod(apply))
     patches.set(torch.Tensor, "register_hook", _checked_hooks(session))
     patches.set(backward, "apply", run_backward)
+
+
+def _root_gradients(session: Rehearsal, patches: Patches) -> None:
+    """A gradient handed to ``backward`` or ``autograd.grad`` must lie where its output does."""
+    make = private_api.make_grads()
+
+    def checked(outputs: Any, grads: Any, *args: Any, **kwargs: Any) -> Any:
+        for index, (output, grad) in enumerate(zip(outputs, grads, strict=False)):
+            if not (isinstance(output, torch.Tensor) and isinstance(grad, torch.Tensor)):
+                continue
+            have, wanted = session.device_of(grad), session.device_of(output)
+            if INTERNAL not in (have, wanted) and have != wanted:
+                name = type(output.grad_fn).__name__
+                raise session.fail(
+                    f"Function {name} returned an invalid gradient at index {index} - expected device {wanted} but "
+                    f"got {have}",
+                    "backward",
+                    "TDL103",
+                )
+        return make(outputs, grads, *args, **kwargs)
+
+    patches.set(torch.autograd, "_make_grads", checked)
+
+
+def _profiler(session: Rehearsal, patches: Patches) -> None:
+    """The profiler can time the host only."""
+    profile: Any = torch.autograd.profiler.profile
+    make: Any = profile.__init__
+
+    def init(self: Any, *args: Any, **kwargs: Any) -> None:
+        if kwargs.get("use_cuda") or kwargs.get("use_device") == session.kind:
+            session.report.note(f"profiler: the times are the host's, there is no {session.kind} to time")
+            kwargs = {**kwargs, "use_device": None, "use_cuda": False}
+        make(self, *args, **kwargs)
+
+    patches.set(profile, "__init__", init)
 
 
 def _checked_hooks(session: Rehearsal) -> Any:

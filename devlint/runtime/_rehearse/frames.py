@@ -12,28 +12,33 @@ from devlint.runtime._rehearse.private_api import TORCH_FOLDER
 _HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _STDLIB = sysconfig.get_path("stdlib") + os.sep
 _PACKAGES = tuple(os.path.join(_STDLIB, name) for name in ("site-packages", "dist-packages"))
-_foreign: dict[CodeType, bool] = {}
+# id(code) -> (foreign, code): the hash of a code object is that of its whole contents
+_foreign: dict[int, tuple[bool, CodeType]] = {}
 
 
 def is_foreign(code: CodeType) -> bool:
     """Whether ``code`` is torch's, Python's or ours, so not a place the user can change."""
-    known = _foreign.get(code)
+    known = _foreign.get(id(code))
     if known is None:
         name = code.co_filename
-        known = (
+        foreign = (
             f"{os.sep}numpy{os.sep}" in name
-            or name.startswith((TORCH_FOLDER, _HERE, "<frozen", "<__array_function__"))
+            or name.startswith((TORCH_FOLDER, _HERE, "<frozen", "<__array_function__", "<eval_with_key"))
             or ("torch/_" in name and name.startswith("<"))
             or (name.startswith(_STDLIB) and not name.startswith(_PACKAGES))
         )
-        _foreign[code] = known
-    return known
+        known = _foreign[id(code)] = (foreign, code)
+    return known[0]
 
 
 def user_frame(depth: int = 1) -> FrameType | None:
     """The nearest user frame above the caller; None where torch runs without one (its own threads)."""
     frame: FrameType | None = sys._getframe(depth)
-    while frame is not None and is_foreign(frame.f_code):
+    while frame is not None:
+        code = frame.f_code
+        known = _foreign.get(id(code))
+        if not (known[0] if known is not None else is_foreign(code)):
+            break
         frame = frame.f_back
     return frame
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from devlint.runtime._rehearse import private_api
+from devlint.runtime._rehearse import composites, private_api
 from devlint.runtime._rehearse.dispatch import call_device
 from devlint.runtime._rehearse.moves import move, refuse_dtype
 from devlint.runtime._rehearse.rng import device_of_generator
@@ -24,6 +24,7 @@ _LEAVES = {
     "binary_cross_entropy", "binary_cross_entropy_with_logits", "_max_pool2d", "_max_pool1d", "adaptive_avg_pool2d",
     "glu", "elu", "selu", "hardtanh", "hardswish", "instance_norm", "kl_div",
 }  # fmt: skip
+_READ, _PLAIN, _WATCHED = 1, 2, 3  # how the layer treats a function
 _DATA_FACTORIES = (torch.tensor, torch.as_tensor, torch.asarray)
 
 
@@ -58,7 +59,7 @@ def _body(function: Any) -> Any:
 @functools.cache
 def _opens(function: Any) -> bool:
     """Whether ``function`` is Python code of torch's whose inner calls must reach the mode."""
-    if type(function) is not types.FunctionType:
+    if type(function) is not types.FunctionType or function.__module__.startswith(__name__.partition(".")[0]):
         return False
     if function.__module__ == "torch.nn.functional" and function.__name__ in _LEAVES:
         return False
@@ -73,6 +74,11 @@ def _dispatches(function: Any) -> bool:
     return code.co_name == "fn" and code.co_filename.endswith("_jit_internal.py") and bool(function.__closure__)
 
 
+def forget_bodies() -> None:
+    """Drop the copies of torch's functions: they hold the names of their modules as they were."""
+    _body.cache_clear()
+
+
 class FunctionLayer(TorchFunctionMode):
     """Pushed while a rehearsal runs; sees each call of torch's Python API."""
 
@@ -81,11 +87,28 @@ class FunctionLayer(TorchFunctionMode):
         self.session = session
         self.factories = private_api.device_constructors()
         self.getters = _getters()
+        self.checks = composites.checks()
         self.running: set[Any] = set()
+        self.kinds: dict[Any, int] = {}
+
+    def _kind(self, func: Any) -> int:
+        """How ``func`` is treated, worked out once."""
+        watched = (Tensor.new_tensor, Tensor.new, torch.ctc_loss)
+        if func in self.getters:
+            kind = _READ
+        elif _opens(func) or func in self.factories or func in self.checks or func in watched:
+            kind = _WATCHED
+        else:
+            kind = _PLAIN
+        self.kinds[func] = kind
+        return kind
 
     def __torch_function__(self, func: Any, types_: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func in self.getters:
+        kind = self.kinds.get(func) or self._kind(func)
+        if kind == _READ:
             return func(*args, **kwargs) if kwargs else func(*args)
+        if kind == _PLAIN and not kwargs:
+            return self._run(func, args, {})
         if _opens(func) and func not in self.running:
             return self._open(func, args, kwargs or {})
         session = self.session
@@ -99,15 +122,22 @@ class FunctionLayer(TorchFunctionMode):
                 return self._place(func, args, dict(kwargs), device, factory)
         else:
             kwargs = {}
-        if func is Tensor.new_tensor:
-            return self._new_tensor(args, kwargs)
+        if func is Tensor.new_tensor or func is Tensor.new:
+            return self._new_tensor(func, args, kwargs)
+        if func in self.checks:
+            self.checks[func](session, args, kwargs)
         if func is torch.ctc_loss:
             args = self._lengths_anywhere(args)
+        return self._run(func, args, kwargs)
+
+    def _run(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Call ``func``; what C++ makes inside by itself takes the device of the call's tensors."""
+        session = self.session
         outer, session.call = session.call, (func, args, kwargs)
         explicit, session.explicit = session.explicit, False
         internals = session.internals
         try:
-            result = func(*args, **kwargs)
+            result = func(*args, **kwargs) if kwargs else func(*args)
         finally:
             session.call, session.explicit = outer, explicit
         if session.internals != internals:
@@ -171,8 +201,8 @@ class FunctionLayer(TorchFunctionMode):
             session.place(result, device, "created", pinned)
         return result
 
-    def _new_tensor(self, args: Any, kwargs: dict[str, Any]) -> Any:
-        result = Tensor.new_tensor(*args, **kwargs)
+    def _new_tensor(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        result = func(*args, **kwargs)
         self.session.place(result, self.session.shown_device(args[0]), "created")
         return result
 

@@ -9,6 +9,7 @@ import torch
 from devlint.runtime._rehearse.private_api import Base, no_torch_function
 from devlint.runtime._rehearse.state import CPU, Rehearsal
 from devlint.runtime._rehearse.tags import parts
+from devlint.runtime._rehearse.unsupported import refuse_kind
 
 
 def _copied(tensor: torch.Tensor, dtype: torch.dtype | None, memory_format: Any) -> torch.Tensor:
@@ -39,7 +40,9 @@ class _Move(torch.autograd.Function):
         memory_format: Any,
     ) -> torch.Tensor:
         ctx.back = (session, source, tensor.dtype)
-        copy = _copied(tensor.detach(), dtype, memory_format)
+        with no_torch_function():
+            plain = tensor.detach()
+        copy = _copied(plain, dtype, memory_format)
         session.place(copy, target, "moved")
         return copy
 
@@ -78,6 +81,9 @@ def move(
         with no_torch_function():
             other: torch.Tensor = Base.to(tensor, device=target, dtype=dtype or tensor.dtype)
         return other
+    if source.type == "meta":
+        raise session.fail("Cannot copy out of meta tensor; no data!", "to", "", error=NotImplementedError)
+    refuse_kind(session, tensor)
     refuse_dtype(session, target, dtype or tensor.dtype)
     session.transfer(source, target, tensor, non_blocking)
     with no_torch_function():
@@ -87,8 +93,9 @@ def move(
         session.place(moved, target, "moved")
         return moved
     copied: torch.Tensor = _apply(tensor, session, source, target, dtype, memory_format)
-    if non_blocking and target is CPU and session.poison:
-        _poison(session, copied)
+    if non_blocking and target is CPU:
+        session.place(copied, CPU, "moved", pinned=True)  # torch allocates it pinned
+        poison(session, copied)
     return copied
 
 
@@ -104,8 +111,10 @@ def refuse_dtype(session: Rehearsal, target: Any, dtype: torch.dtype) -> None:
         )
 
 
-def _poison(session: Rehearsal, tensor: torch.Tensor) -> None:
+def poison(session: Rehearsal, tensor: torch.Tensor) -> None:
     """Until a sync, an unsynchronised device-to-host copy holds anything: fill it so that a read shows."""
+    if not session.poison:
+        return
     with no_torch_function(), torch.no_grad():
         held = tensor.detach().clone()
         tensor.detach().fill_(float("nan") if tensor.is_floating_point() else 0)

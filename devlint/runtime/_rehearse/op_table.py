@@ -51,6 +51,9 @@ def parse(text: str) -> dict[str, OpRule]:
         for made in entry.get("autogen", "").split(","):
             rules.setdefault(made.strip(), OpRule(EXPLICIT, False))
     rules.pop("", None)
+    for name, rule in rules.items():  # allocates, then calls its out= form
+        if rule.kind == EXPLICIT and rules.get(f"{name}.out", rule).kind == EXACT:
+            rules[name] = OpRule(EXACT, rule.structured)
     return rules
 
 

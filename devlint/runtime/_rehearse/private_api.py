@@ -28,6 +28,7 @@ _NEEDED = (
     ("torch.utils._device", "DeviceContext"),
     ("torch.utils._python_dispatch", "TorchDispatchMode"),
     ("torch.utils.data._utils.pin_memory", "pin_memory"),
+    ("torch.autograd", "_make_grads"),
     ("torch.autograd.function", "BackwardCFunction"),
     ("torch.serialization", "_package_registry"),
 )
@@ -102,6 +103,11 @@ def default_device() -> torch.device | None:
 def autograd_context() -> Any:
     """``torch.autograd.function.BackwardCFunction``: what runs a custom Function's backward."""
     return torch.autograd.function.BackwardCFunction
+
+
+def make_grads() -> Any:
+    """``torch.autograd._make_grads``: checks the gradients handed to ``backward``."""
+    return torch.autograd._make_grads
 
 
 def has_kernel(name: str, key: str) -> bool:

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from devlint.runtime._rehearse.patches import Patches
 from devlint.runtime._rehearse.state import CPU, Rehearsal
 
 _Base: Any = torch._C.Generator
@@ -47,6 +48,11 @@ class RehearsedGenerator(_Base, metaclass=_GeneratorType):  # type: ignore[misc]
         """The device asked for."""
         return self.rehearsed_device
 
+    def set_state(self, new_state: torch.Tensor) -> Any:
+        """Set the state; raises ``TypeError`` for one that lies on a device."""
+        refuse_device_state(_session[-1], new_state)
+        return super().set_state(new_state)
+
     def __reduce__(self) -> Any:
         return (_rebuilt, (str(self.rehearsed_device), self.get_state()))
 
@@ -55,6 +61,27 @@ def _rebuilt(device: str, state: torch.Tensor) -> Any:
     made = RehearsedGenerator(device) if _session else _Base()
     made.set_state(state)
     return made
+
+
+def refuse_device_state(session: Rehearsal, state: Any) -> None:
+    """A generator's state is a host tensor, whatever the generator's device."""
+    if isinstance(state, torch.Tensor) and session.rehearsed(session.device_of(state)):
+        raise session.fail("RNG state must be a torch.ByteTensor", "set_rng_state", "TDL604", error=TypeError)
+
+
+def install(session: Rehearsal, patches: Patches) -> None:
+    """Stand in for ``torch.Generator`` and ``torch.set_rng_state``."""
+    _session.append(session)
+    patches.call_after(_session.pop)
+    patches.set(torch, "Generator", RehearsedGenerator)
+    real: Any = torch.set_rng_state
+
+    def set_rng_state(new_state: torch.Tensor) -> None:
+        refuse_device_state(session, new_state)
+        real(new_state)
+
+    patches.set(torch, "set_rng_state", set_rng_state)
+    patches.set(torch.random, "set_rng_state", set_rng_state)
 
 
 class RandomState:
@@ -69,8 +96,6 @@ class RandomState:
 
     def set_rng_state(self, new_state: torch.Tensor, device: Any = None) -> None:
         """Set the host generator's state; raises ``TypeError`` for a state that lies on a device."""
-        if self.session.rehearsed(self.session.device_of(new_state)):
-            raise self.session.fail("RNG state must be a torch.ByteTensor", "set_rng_state", "TDL604", error=TypeError)
         torch.set_rng_state(new_state)
 
     def get_rng_state_all(self) -> list[torch.Tensor]:

@@ -9,9 +9,23 @@ from typing import Any
 
 import torch
 
-from devlint.runtime._rehearse import amp, cuda_api, eager, loading, op_table, private_api, rng, tensor_api
+from devlint.runtime._rehearse import (
+    amp,
+    composites,
+    cuda_api,
+    device_type,
+    eager,
+    loading,
+    op_table,
+    parallel,
+    private_api,
+    rng,
+    storages,
+    tensor_api,
+    unsupported,
+)
 from devlint.runtime._rehearse.dispatch import DispatchLayer
-from devlint.runtime._rehearse.functions import FunctionLayer
+from devlint.runtime._rehearse.functions import FunctionLayer, forget_bodies
 from devlint.runtime._rehearse.patches import Patches
 from devlint.runtime._rehearse.report import Report
 from devlint.runtime._rehearse.state import KINDS, Rehearsal
@@ -60,16 +74,22 @@ def rehearse(device: str = "cuda", count: int = 1, *, poison: bool = False) -> I
 
 
 def _install(session: Rehearsal, patches: Patches) -> None:
-    rng._session.append(session)
-    patches.call_after(rng._session.pop)
-    patches.set(torch, "Generator", rng.RehearsedGenerator)
+    forget_bodies()
+    patches.call_after(forget_bodies)
+    session.host_only = composites.host_only_reads()
+    rng.install(session, patches)
     for name, value in tensor_api.overrides(session).items():
         patches.set(torch.Tensor, name, value)
+    device_type.install(session, patches)
+    storages.install(session, patches)
     eager.install(session, patches)
     cuda_api.install(session, patches)
+    parallel.install(session, patches)
+    unsupported.install(session, patches)
     amp.install(session, patches)
     loading.install(session, patches, lambda: _layers(session))
     patches.enter(_layers(session))
+    session.initialised = False
 
 
 @contextlib.contextmanager

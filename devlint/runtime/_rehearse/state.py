@@ -11,6 +11,7 @@ from devlint.runtime._rehearse import frames
 from devlint.runtime._rehearse.private_api import no_torch_function, real_device, sequence_number
 from devlint.runtime._rehearse.report import Ledger, Mismatch, Report, TensorInfo
 from devlint.runtime._rehearse.tags import Tags
+from devlint.runtime.errors import DeviceMismatchError
 
 KINDS = ("cuda", "xpu", "mps")
 # texts of torch's own Python and C++ checks, which hold on the CPU too, and the rule about each
@@ -20,7 +21,13 @@ _KNOWN = (
     ("No inf checks were recorded", "TDL405"),
     ("Attempting to unscale FP16 gradients", "TDL409"),
     ("step() has already been called since the last update", "TDL405"),
+    ("unscale_() is being called after step()", "TDL407"),
     ("must have the same dtype", ""),
+    ("to have the same dtype", ""),
+    ("Got unsupported ScalarType BFloat16", "TDL107"),
+    ("for attribute 'device' do not match", "TDL103"),
+    ("Found two parameters on different devices", "TDL103"),
+    ("but found one of them on device", "TDL104"),
     ("expected scalar type", ""),
     ("same device", "TDL103"),
     ("should be the same", ""),
@@ -29,8 +36,8 @@ _KNOWN = (
 _MOST_LINES = 200_000
 
 
-class RehearsedDeviceError(RuntimeError):
-    """A device error that the rehearsed device would raise; ``RuntimeError``, as torch's own are."""
+class RehearsedDeviceError(DeviceMismatchError):
+    """A device error that the rehearsed device would raise; a ``RuntimeError``, as torch's own are."""
 
 
 class RehearsalUnsupported(NotImplementedError):
@@ -64,14 +71,17 @@ class Rehearsal:
         self.ledger = Ledger(self.report)
         self.operators = 0
         self.pid = os.getpid()
+        self.initialised = False  # the device was used: forked processes may not use it any more
         self.call: tuple[Any, Any, Any] | None = None
         self.explicit = False
         self.internals = 0
         self.on_host = 0  # inside a custom operator's kernel, which runs as the CPU's
-        self.amp = False
+        self.amp: torch.dtype | None = None  # autocast's dtype on the device, and on the host
+        self.host_amp: torch.dtype | None = None
         self.poison = False
         self.pending: list[tuple[torch.Tensor, torch.Tensor]] = []
         self.lines: dict[int, tuple[Any, int]] = {}
+        self.host_only: dict[Any, Any] = {}  # functions that read device values on the CPU only -> when
 
     # devices
     def resolve(self, spec: Any) -> torch.device | None:
@@ -90,17 +100,25 @@ class Rehearsal:
         self.check_process()
         index = self.current if spec.index is None else spec.index
         if not 0 <= index < len(self.devices):
-            raise self.fail(
-                f"CUDA error: invalid device ordinal\n  {spec} asked for, {len(self.devices)} device(s) rehearsed",
-                "device",
-                "TDL706",
-                error=getattr(torch, "AcceleratorError", RuntimeError),
-            )
+            raise self._no_such_device(spec, index)
         return self.devices[index]
 
+    def _no_such_device(self, spec: torch.device, index: int) -> Exception:
+        count = len(self.devices)
+        text, error = f"The device index is out of range. It must be in [0, {count}), but got {index}.", RuntimeError
+        if self.kind == "cuda":
+            text, error = "CUDA error: invalid device ordinal", getattr(torch, "AcceleratorError", RuntimeError)
+        text = f"{text}\n  {spec} asked for, {count} device(s) rehearsed"
+        return self.fail(text, "device", "TDL706", error=error)
+
     def check_process(self) -> None:
-        """Refuse device work in a forked process, as CUDA does."""
-        if os.getpid() != self.pid:
+        """Refuse device work in a forked process, as CUDA does once its parent has used the device.
+
+        A loader's workers are always refused: what they make has to come back to a parent that uses it.
+        """
+        if os.getpid() == self.pid:
+            self.initialised = True
+        elif self.initialised or torch.utils.data.get_worker_info() is not None:
             name = self.kind.upper()
             raise self.fail(
                 f"Cannot re-initialize {name} in forked subprocess. To use {name} with multiprocessing, "
@@ -141,6 +159,10 @@ class Rehearsal:
     # records
     def sync(self, kind: str) -> None:
         """Count a host sync at the user's line."""
+        if self.call is not None and self.call[0] in self.host_only:
+            _, args, kwargs = self.call
+            if self.host_only[self.call[0]](args, kwargs):
+                return
         self.settle()
         self.ledger.sync(kind, *frames.user_line())
 
@@ -222,4 +244,7 @@ class Rehearsal:
             lines.append(f"  see: devlint rule {rule}")
         text = "\n".join(lines)
         self.report.mismatches.append(Mismatch(text, operator, file, line, rule, tensors, forward))
-        return error(text)
+        raised = error(text)
+        if isinstance(raised, DeviceMismatchError):
+            raised.devices = {tensor.argument: torch.device(tensor.device) for tensor in tensors}
+        return raised

@@ -105,6 +105,18 @@ def stream_types(session: Rehearsal) -> tuple[type, type, type]:
     return Stream, Event, StreamContext
 
 
+def generic_event(session: Rehearsal, event: type) -> type:
+    """The stand-in for ``torch.Event``, which names its device first."""
+
+    class Event(event):  # type: ignore[misc]
+        def __init__(self, device: Any = None, *, enable_timing: bool = False, **_: Any) -> None:
+            super().__init__(enable_timing)
+            if device is not None:
+                self.device = session.resolve(device) or torch.device(device)
+
+    return Event
+
+
 class DeviceScope:
     """``torch.cuda.device``: the current device inside a block."""
 

@@ -62,17 +62,23 @@ class Tags:
                 self.set(part, device, origin, pinned)
             return
         key = storage._cdata
-        nbytes = storage.nbytes()
         with self._lock:
             old = self.entries.get(key)
-            if old is not None:
-                self.entries[key] = Tag(old.weak, device, nbytes, origin or old.origin, pinned)
-                return
-            self.entries[key] = Tag(storage._weak_ref(), device, nbytes, origin, pinned)
-            if device is not self.cpu:
-                self._bytes += nbytes
-            if len(self.entries) > self._sweep_at or self._bytes > self._bytes_at:
+            if old is None:
+                self.add(key, storage, device, origin, pinned)
+            else:
+                self.entries[key] = Tag(old.weak, device, storage.nbytes(), origin or old.origin, pinned)
+
+    def add(self, key: int, storage: Any, device: Any, origin: Any = None, pinned: bool = False) -> None:
+        """Tag a storage that has no tag yet; ``key`` is its id."""
+        nbytes = storage.nbytes()
+        self.entries[key] = tuple.__new__(Tag, (storage._weak_ref(), device, nbytes, origin, pinned))
+        if device is not self.cpu:
+            self._bytes += nbytes
+            if self._bytes > self._bytes_at:
                 self.sweep()
+        if len(self.entries) > self._sweep_at:
+            self.sweep()
 
     def get(self, tensor: torch.Tensor) -> Tag | None:
         """The tag of ``tensor``'s storage, or None."""

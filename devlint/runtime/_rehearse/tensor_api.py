@@ -6,16 +6,21 @@ torch's own handlers.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.overrides import handle_torch_function, has_torch_function_unary
 
+from devlint.runtime._rehearse.device_type import parse_to
 from devlint.runtime._rehearse.moves import move
-from devlint.runtime._rehearse.private_api import Base, no_torch_function, parse_to
+from devlint.runtime._rehearse.private_api import Base, no_torch_function
 from devlint.runtime._rehearse.state import CPU, INTERNAL, Rehearsal
+from devlint.runtime._rehearse.unsupported import refuse_kind
 
 Tensor = torch.Tensor
+_PLAIN = (torch.Tensor, torch.nn.Parameter, torch.nn.UninitializedParameter, torch.nn.UninitializedBuffer)
 
 
 def overrides(session: Rehearsal) -> dict[str, Any]:
@@ -77,7 +82,7 @@ def _moves(session: Rehearsal) -> dict[str, Any]:
         copy = kwargs.pop("copy", False)
         if len(args) > 3:
             copy, args = args[3], args[:3]
-        device, dtype, non_blocking, memory_format = parse_to(*args, **kwargs)
+        device, dtype, non_blocking, memory_format = parse_to(session, args, kwargs)
         target = session.resolve(device) if device is not None else None
         if device is None:
             with no_torch_function():
@@ -116,7 +121,26 @@ def _moves(session: Rehearsal) -> dict[str, Any]:
         with no_torch_function():
             return Base.type(tensor, dtype)
 
-    return {session.kind: to_kind(session.kind), "to": to, "cpu": cpu, "type": type_}
+    methods: dict[str, Callable[..., Any]] = {
+        session.kind: to_kind(session.kind),
+        "to": to,
+        "cpu": cpu,
+        "type": type_,
+    }
+    return {name: _for_subclasses(session, method) for name, method in methods.items()}
+
+
+def _for_subclasses(session: Rehearsal, method: Callable[..., Any]) -> Callable[..., Any]:
+    """``method``, with ``__torch_function__`` of a tensor subclass around it, as torch's own methods have."""
+
+    @functools.wraps(method)
+    def dispatching(tensor: Tensor, *args: Any, **kwargs: Any) -> Any:
+        if type(tensor) not in _PLAIN and has_torch_function_unary(tensor):
+            refuse_kind(session, tensor)
+            return handle_torch_function(dispatching, (tensor,), tensor, *args, **kwargs)
+        return method(tensor, *args, **kwargs)
+
+    return dispatching
 
 
 def legacy_dtype(name: str) -> torch.dtype:
