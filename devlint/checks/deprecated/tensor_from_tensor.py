@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from devlint.checks.base import Rule
 from devlint.checks.meeting import MeetCheck
 from devlint.edits import argument, has_unpacking, replace
@@ -31,6 +33,9 @@ class TensorFromTensor(MeetCheck):
         unit, node = copy.unit, copy.node
         given = node.args[0].value
         name = unit.code(given)
+        if copy.value.source == "element" or self._asked_for(copy, name):
+            # What a loader yields may be a list; and who asks what it is has more than tensors to do with.
+            return
         if copy.value.source == "parameter":
             hint = "its use in the function shows that it is a tensor"
         else:
@@ -43,6 +48,17 @@ class TensorFromTensor(MeetCheck):
             "`.to(…)` for another dtype or device",
             self._fix(copy),
             [],
+        )
+
+    def _asked_for(self, copy: Copy, name: str) -> bool:
+        """Whether the function asks what kind of thing it was given."""
+        scope = copy.unit.enclosing(copy.node, cst.FunctionDef) or copy.unit.module
+        return (
+            re.search(
+                rf"(?:isinstance|is_tensor|torch_is|type)\(\s*{re.escape(name)}\b|hasattr\(\s*{re.escape(name)}",
+                copy.unit.module.code_for_node(scope),
+            )
+            is not None
         )
 
     def _fix(self, copy: Copy) -> Fix | None:

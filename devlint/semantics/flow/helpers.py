@@ -176,7 +176,9 @@ class Helpers(Evidence):
 def brought_home(value: Value, step: Step) -> Value:
     """What another file's helper returned, as the calling file may show it: made by the call, its history left behind."""
     items = {key: brought_home(item, step) for key, item in value.items.items()} if value.items else value.items
-    if value.kind in ("object", "function") or (value.place is not None and value.place.kind == "home"):
+    if value.kind not in ("tensor", "container", "batch", "device", "host") or (
+        value.place is not None and value.place.kind == "home"
+    ):
         return UNKNOWN
     source: Source = "numpy" if value.source in ("factory", "numpy") else value.source
     steps = (step,) if value.steps or value.creator else ()

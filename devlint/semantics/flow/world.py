@@ -155,6 +155,7 @@ class World(Helpers):
             return Value("host", inputs=inputs)
         if text.rpartition(".")[2] == "partial" and operands:
             return self._partial(run, operands)
+        self._hand_out(run, operands)
         helper = self.helper(run, node, callee)
         if helper is not None:
             return self.run_helper(run, helper, operands, node)
@@ -171,6 +172,13 @@ class World(Helpers):
         if api.MODULE_NAME.search(text) and text != "super" and not qualified:
             return self._apply(run, node, Value("module", None, name=text), operands)
         return UNKNOWN
+
+    def _hand_out(self, run: Run, operands: list[Operand]) -> None:
+        """Modules that something else gets hold of: it may move them, and wrap what is moved later."""
+        given = {id(operand.value.ident) for operand in operands if operand.value.kind == "module"}
+        for name, value in run.env.items() if given else ():
+            if value.place == CPU and id(value.ident) in given:
+                run.env[name] = replace(value, place=None)
 
     def _imported(self, run: Run, node: cst.Call, qualified: str, operands: list[Operand]) -> Value:
         """The result of a call of what another file of the project defines, as far as it can be told from outside."""
