@@ -60,7 +60,7 @@ class Evidence(Classes):
             # A method of the class, and perhaps this one, makes batches in the loader's workers.
             return {}
         shaped = in_module or not self.uses_numpy
-        remade = dict(self._remade(unit, function, names))
+        remade = dict(reversed(list(self._remade(unit, function, names))))
         for node in unit.below(function):
             if node in remade.values():
                 # From here on the name is what a factory made of the parameter, and proves nothing of it.
