@@ -31,6 +31,16 @@ def _compile(session: Rehearsal, patches: Patches) -> None:
     def compile_module(module: Any, *args: Any, **options: Any) -> None:
         session.report.note("torch.compile: run eagerly, not compiled")
 
+    script: Any = torch.jit.script
+
+    def script_(obj: Any, *args: Any, **kwargs: Any) -> Any:
+        if isinstance(obj, (torch.nn.Module, type)):
+            session.report.note("torch.jit.script: tensors that a scripted module makes are taken for the host's")
+            return script(obj, *args, **kwargs)
+        session.report.note("torch.jit.script: functions are run eagerly, not scripted")
+        return obj
+
+    patches.set(torch.jit, "script", script_)
     patches.set(torch, "compile", compile_)
     patches.set(torch.nn.Module, "compile", compile_module)
 
