@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import torch
 
-from devlint.runtime._rehearse import private_api
+from devlint.runtime._rehearse import frames, private_api
 from devlint.runtime._rehearse.patches import Patches
 from devlint.runtime._rehearse.state import INTERNAL, Rehearsal
 
@@ -34,6 +35,8 @@ def _compile(session: Rehearsal, patches: Patches) -> None:
     script: Any = torch.jit.script
 
     def script_(obj: Any, *args: Any, **kwargs: Any) -> Any:
+        if frames.is_foreign(sys._getframe(1).f_code):
+            return script(obj, *args, **kwargs)  # torch's own
         if isinstance(obj, (torch.nn.Module, type)):
             session.report.note("torch.jit.script: tensors that a scripted module makes are taken for the host's")
             return script(obj, *args, **kwargs)
