@@ -28,7 +28,6 @@ _MISSING = (
     "not implemented for 'Half'",
     "not implemented for 'BFloat16'",
     "unsupported dtype",
-    "Unsupported dtype Half",
     "not supported for Half",
     "could not create a primitive",
 )
