@@ -176,22 +176,19 @@ def _waiting(session: Rehearsal, stream: Any) -> dict[str, Callable[..., Any]]:
         _index(session, device)
         session.sync("synchronize")
 
-    def set_stream(chosen: Any) -> None:
-        stream.of(chosen.device)
-
-    mode = ["default"]
-
     def set_sync_debug_mode(debug_mode: Any) -> None:
-        mode[0] = debug_mode
-        session.report.note("set_sync_debug_mode has no effect here: the report lists every sync")
+        modes = {"default": 0, "warn": 1, "error": 2}
+        if debug_mode not in modes and debug_mode not in modes.values():
+            raise RuntimeError("invalid value of debug_mode, expected one of `default`, `warn`, `error`")
+        session.sync_debug = modes.get(debug_mode, debug_mode)
 
     return {
         "synchronize": synchronize,
         "current_stream": stream.of,
-        "default_stream": stream.of,
-        "set_stream": set_stream,
+        "default_stream": stream.default,
+        "set_stream": stream.choose,
         "is_current_stream_capturing": lambda: False,
-        "get_sync_debug_mode": lambda: {"default": 0, "warn": 1, "error": 2}.get(mode[0], mode[0]),
+        "get_sync_debug_mode": lambda: session.sync_debug,
         "set_sync_debug_mode": set_sync_debug_mode,
         "_sleep": lambda cycles: None,
     }

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import torch
 
-from devlint.runtime._rehearse import private_api
+from devlint.runtime._rehearse import frames, private_api
 from devlint.runtime._rehearse.patches import Patches
 from devlint.runtime._rehearse.state import INTERNAL, Rehearsal
 
@@ -31,6 +32,18 @@ def _compile(session: Rehearsal, patches: Patches) -> None:
     def compile_module(module: Any, *args: Any, **options: Any) -> None:
         session.report.note("torch.compile: run eagerly, not compiled")
 
+    script: Any = torch.jit.script
+
+    def script_(obj: Any, *args: Any, **kwargs: Any) -> Any:
+        if frames.is_foreign(sys._getframe(1).f_code):
+            return script(obj, *args, **kwargs)  # torch's own
+        if isinstance(obj, (torch.nn.Module, type)):
+            session.report.note("torch.jit.script: tensors that a scripted module makes are taken for the host's")
+            return script(obj, *args, **kwargs)
+        session.report.note("torch.jit.script: functions are run eagerly, not scripted")
+        return obj
+
+    patches.set(torch.jit, "script", script_)
     patches.set(torch, "compile", compile_)
     patches.set(torch.nn.Module, "compile", compile_module)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from typing import Any
 
 import torch
@@ -79,6 +80,7 @@ class Rehearsal:
         self.amp: torch.dtype | None = None  # autocast's dtype on the device, and on the host
         self.host_amp: torch.dtype | None = None
         self.poison = False
+        self.sync_debug = 0  # as ``torch.cuda.set_sync_debug_mode`` counts: 1 warns, 2 raises
         self.pending: list[tuple[torch.Tensor, torch.Tensor]] = []
         self.lines: dict[int, tuple[Any, int]] = {}
         self.host_only: dict[Any, Any] = {}  # functions that read device values on the CPU only -> when
@@ -165,6 +167,8 @@ class Rehearsal:
                 return
         self.settle()
         self.ledger.sync(kind, *frames.user_line())
+        if self.sync_debug and not kind.endswith("synchronize"):
+            self._debug_sync()
 
     def transfer(self, source: Any, target: Any, tensor: torch.Tensor, non_blocking: bool) -> None:
         """Count a copy of ``tensor`` between devices, and the sync that a device-to-host copy is."""
@@ -184,6 +188,15 @@ class Rehearsal:
         elif direction == "D2H":
             self.settle()
             self.ledger.sync("device-to-host copy", file, line)
+        if self.sync_debug and direction != "D2D" and not non_blocking:
+            self._debug_sync()
+
+    def _debug_sync(self) -> None:
+        """What ``torch.cuda.set_sync_debug_mode`` asks for at a wait, or at a blocking copy."""
+        text = "called a synchronizing CUDA operation"
+        if self.sync_debug == 2:
+            raise self.fail(text, "synchronize", "TDL207", error=RuntimeError)
+        warnings.warn(text, stacklevel=2)
 
     def settle(self) -> None:
         """A sync happened: poisoned device-to-host copies now hold their data."""

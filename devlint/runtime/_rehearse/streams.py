@@ -13,6 +13,7 @@ from devlint.runtime._rehearse.state import Rehearsal
 def stream_types(session: Rehearsal) -> tuple[type, type, type]:
     """The stand-ins for ``torch.cuda.Stream``, ``torch.cuda.Event`` and ``torch.cuda.stream``."""
     current: dict[int, Any] = {}
+    defaults: dict[int, Any] = {}
 
     class Event:
         def __init__(self, enable_timing: bool = False, blocking: bool = False, **_: Any) -> None:
@@ -97,11 +98,23 @@ def stream_types(session: Rehearsal) -> tuple[type, type, type]:
     def of(device: Any = None) -> Any:
         target = session.devices[session.current] if device is None else session.resolve(device)
         index = (target or session.devices[session.current]).index
-        if index not in current:
-            current[index] = Stream(index if isinstance(index, int) else None)
-        return current[index]
+        return current.get(index) or default(index)
 
-    Stream.of = staticmethod(of)  # type: ignore[attr-defined]
+    def default(device: Any = None) -> Any:
+        target = session.devices[session.current] if device is None else session.resolve(device)
+        index = (target or session.devices[session.current]).index
+        if index not in defaults:
+            defaults[index] = Stream(index)
+        return defaults[index]
+
+    def choose(stream: Any) -> None:
+        if stream is not None:
+            session.current = stream.device.index
+            current[session.current] = stream
+
+    functions: dict[str, Any] = {"of": of, "default": default, "choose": choose}
+    for name, function in functions.items():
+        setattr(Stream, name, staticmethod(function))
     return Stream, Event, StreamContext
 
 

@@ -1,5 +1,6 @@
 """Corners of the API: scripting, functional autodiff, custom operators, masked tensors, threads, deterministic mode."""
 
+import copy
 import functools
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -350,3 +351,31 @@ def profiled_on_both_sides():
     with torch.profiler.profile(activities=sides) as found:
         torch.ones(3, device=D).sum()
     assert found.key_averages()
+
+
+def scripted_functions():
+    @torch.jit.script
+    def shifted(x: torch.Tensor, y: torch.Tensor):
+        return torch.zeros(3, device=x.device) + x + y
+
+    x = torch.ones(3, device=D)
+    assert shifted(x, x).is_cuda
+    shifted(x, torch.ones(3))
+
+
+scripted_functions.expects = ("RuntimeError", "two devices", "return torch.zeros(3, device=x.device) + x + y")
+
+
+def device_objects():
+    device = torch.device(1)
+    assert (
+        device == torch.device("cuda", 1) and isinstance(device, torch.device) and not isinstance("cuda", torch.device)
+    )
+    assert copy.deepcopy(device) == device and {device: 1}[torch.device("cuda:1")] == 1
+
+    def place(x: torch.Tensor, where: torch.device | None = None) -> torch.Tensor:
+        return x.to(where)
+
+    with torch.device(0):
+        x = torch.zeros(3)
+    assert place(x, device).device == device and place(x, torch.device(0)) is x

@@ -1,5 +1,7 @@
 """``torch.device``, the default device, ``torch.cuda``'s state, streams, memory, what can't be rehearsed."""
 
+import warnings
+
 import torch
 from torch import nn
 
@@ -188,3 +190,40 @@ def subclass_moves():
     x = torch.ones(3).as_subclass(Named).to(D)
     assert isinstance(x, Named) and x.is_cuda
     x + torch.ones(3)  # raises RuntimeError: at least two devices
+
+
+def waits_are_errors_where_asked_for():
+    x = torch.randn(3, device=D)
+    torch.cuda.set_sync_debug_mode("error")
+    torch.zeros(3).pin_memory().to(D, non_blocking=True) + x
+    torch.cuda.synchronize()  # syncs
+    x.sum().item()  # raises RuntimeError: called a synchronizing CUDA operation
+
+
+def blocking_copies_are_errors_where_asked_for():
+    torch.cuda.set_sync_debug_mode(2)
+    torch.zeros(3).to(D)  # raises RuntimeError: called a synchronizing CUDA operation
+
+
+def waits_are_warnings_where_asked_for():
+    x = torch.randn(3, device=D)
+    torch.cuda.set_sync_debug_mode("warn")
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        x.nonzero()  # syncs
+    assert any("synchronizing CUDA operation" in str(warning.message) for warning in found)
+    torch.cuda.set_sync_debug_mode("default")
+    assert torch.cuda.get_sync_debug_mode() == 0
+    x.nonzero()  # syncs
+
+
+def streams_chosen_for_good():
+    side, main = torch.cuda.Stream(), torch.cuda.current_stream()
+    assert main == torch.cuda.default_stream() != side
+    torch.cuda.set_stream(side)
+    assert torch.cuda.current_stream() == side and torch.cuda.default_stream() == main
+    torch.cuda.set_stream(main)
+    other = torch.cuda.Stream(device="cuda:1")
+    with torch.cuda.stream(other):
+        assert torch.cuda.current_device() == 1 and torch.zeros(1, device=D).device.index == 1
+    assert torch.cuda.current_device() == 0 and torch.cuda.current_stream() == main
