@@ -24,6 +24,7 @@ _MISSING = (
     "not implemented for 'BFloat16'",
     "unsupported dtype",
     "not supported for Half",
+    '"histogram_cpu" not implemented for',  # whole numbers: CUDA counts them
 )
 _MIXED = object()
 
@@ -78,8 +79,8 @@ class DispatchLayer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         except (RuntimeError, NotImplementedError) as error:
             if not any(text in str(error) for text in _MISSING):
                 raise
-            result = _in_float32(func, args, kwargs, error)
-            session.report.note(f"{func}: run in float32, the CPU has no half-precision kernel")
+            result, dtype = _wider(func, args, kwargs, error)
+            session.report.note(f"{func}: run in a wider dtype, the CPU has no kernel for {dtype}")
         if device is not CPU and device is not None:
             if type(result) is Tensor:
                 key = _key(result)
@@ -222,27 +223,28 @@ def _storages(values: Any) -> set[int]:
     return found
 
 
-def _in_float32(func: Any, args: Any, kwargs: Any, error: Exception) -> Any:
-    """Run in float32 an operator that the CPU has no half-precision kernel for; results are cut back."""
-    low: list[torch.dtype] = []
+def _wider(func: Any, args: Any, kwargs: Any, error: Exception) -> tuple[Any, str]:
+    """Run in a wider dtype what the CPU has no kernel for in the tensors' own; results are cut back to that."""
+    narrow: list[torch.dtype] = []
+    whole = "histogram" in str(error)
 
     def up(value: Any) -> Any:
-        if isinstance(value, Tensor) and value.dtype in _LOW:
-            low.append(value.dtype)
-            return value.float()
+        if isinstance(value, Tensor) and (value.dtype in _LOW or (whole and value.dtype in checks._INTEGRAL)):
+            narrow.append(value.dtype)
+            return value.double() if whole else value.float()
         if isinstance(value, (list, tuple)):
             return type(value)(up(item) for item in value)
         return value
 
     def down(value: Any) -> Any:
-        if isinstance(value, Tensor) and value.dtype is torch.float32:
-            return value.to(low[0])
+        if isinstance(value, Tensor) and value.dtype is (torch.float64 if whole else torch.float32):
+            return value.to(narrow[0])
         if isinstance(value, (list, tuple)):
             return type(value)(down(item) for item in value)
         return value
 
     with no_torch_function():
         raised = [up(value) for value in args], {key: up(value) for key, value in kwargs.items()}
-        if not low or func._schema.is_mutable:
+        if not narrow or func._schema.is_mutable:
             raise error
-        return down(func(*raised[0], **raised[1]))
+        return down(func(*raised[0], **raised[1])), str(narrow[0]).removeprefix("torch.")
