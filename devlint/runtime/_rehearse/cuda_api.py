@@ -282,3 +282,12 @@ def _accelerator(session: Rehearsal, patches: Patches, functions: dict[str, Call
     for name, value in stand_ins.items():
         if hasattr(module, name):
             patches.set(module, name, value)
+
+    def exchange(index: int) -> int:
+        before = session.current
+        if index >= 0:
+            functions["set_device"](index)
+        return before
+
+    for name in ("_accelerator_exchangeDevice", "_accelerator_maybeExchangeDevice"):
+        patches.set(torch._C, name, exchange)  # what torch.accelerator.device_index stands on

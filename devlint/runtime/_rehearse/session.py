@@ -9,7 +9,19 @@ from typing import Any
 
 import torch
 
-from devlint.runtime._rehearse import amp, cuda_api, eager, loading, op_table, private_api, rng, tensor_api
+from devlint.runtime._rehearse import (
+    amp,
+    cuda_api,
+    data_parallel,
+    distributed,
+    eager,
+    loading,
+    op_table,
+    private_api,
+    processes,
+    rng,
+    tensor_api,
+)
 from devlint.runtime._rehearse.dispatch import DispatchLayer
 from devlint.runtime._rehearse.functions import FunctionLayer
 from devlint.runtime._rehearse.patches import Patches
@@ -69,6 +81,9 @@ def _install(session: Rehearsal, patches: Patches) -> None:
     cuda_api.install(session, patches)
     amp.install(session, patches)
     loading.install(session, patches, lambda: _layers(session))
+    distributed.install(session, patches)
+    data_parallel.install(session, patches)
+    processes.install(session, patches)
     patches.enter(_layers(session))
 
 
@@ -84,6 +99,7 @@ def _finish(session: Rehearsal) -> None:
     report = session.report
     report.peak_bytes = max(report.peak_bytes, session.tags.peak)
     report.operators = session.operators
+    processes.merge(session)
     session.tags.clear()
 
 

@@ -23,6 +23,7 @@ _KNOWN = (
     ("must have the same dtype", ""),
     ("expected scalar type", ""),
     ("same device", "TDL103"),
+    ("module must have its parameters and buffers on device", "TDL103"),
     ("should be the same", ""),
     ("expected m1 and m2 to have the same dtype", ""),
 )
@@ -72,6 +73,8 @@ class Rehearsal:
         self.poison = False
         self.pending: list[tuple[torch.Tensor, torch.Tensor]] = []
         self.lines: dict[int, tuple[Any, int]] = {}
+        self.folder = ""  # where spawned processes leave their reports
+        self.owns_folder = False
 
     # devices
     def resolve(self, spec: Any) -> torch.device | None:
