@@ -35,6 +35,9 @@ def install(session: Rehearsal, patches: Patches) -> None:
         patches.set(module, name, value)
     patches.set(module, "device_of", scope)
     patches.set(module, "stream", context)
+    for name, value in {"Stream": stream, "Event": event}.items():
+        if hasattr(torch, name):
+            patches.set(torch, name, value)
     if session.kind == "cuda":
         _cuda_only(session, patches)
     _accelerator(session, patches, functions)

@@ -48,4 +48,5 @@ def install(session: Rehearsal, patches: Patches) -> None:
     patches.set(C, "_broadcast", broadcast)
     patches.set(C, "_broadcast_coalesced", broadcast_coalesced)
     patches.set(module, "parallel_apply", in_turn)
+    patches.set(importlib.import_module("torch.nn.parallel._functions"), "_streams", None)  # one a device, kept
     patches.set(torch.cuda.nccl, "is_available", lambda tensors: False)

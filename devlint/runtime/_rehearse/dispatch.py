@@ -59,7 +59,7 @@ class DispatchLayer(TorchDispatchMode):  # type: ignore[no-untyped-call]
             device = checks.check(session, plan, args, kwargs)
             if device is None:
                 return func(*args, **kwargs)
-        if plan.composite and hasattr(func, "decompose") and device is not INTERNAL:
+        if plan.composite and hasattr(func, "decompose") and device is not INTERNAL and not _nested(args):
             with self:
                 result = func.decompose(*args, **kwargs)
             if result is not NotImplemented:
@@ -103,6 +103,12 @@ def _custom(session: Rehearsal, plan: checks.Plan, func: Any, args: Any, kwargs:
         return func(*args, **kwargs)
     finally:
         session.on_host -= 1
+
+
+def _nested(args: Any) -> bool:
+    """Nested tensors have kernels of their own for what is composed for others."""
+    with no_torch_function():
+        return any(isinstance(value, Tensor) and value.is_nested for value in args)
 
 
 def _common(entries: Any, values: Any) -> Any:

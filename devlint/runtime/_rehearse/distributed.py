@@ -34,9 +34,7 @@ def _over_gloo(session: Rehearsal, function: Any) -> Any:
     def call(*args: Any, **kwargs: Any) -> Any:
         def swap(value: Any) -> Any:
             if isinstance(value, str) and any(name in value for name in _DEVICE_BACKENDS):
-                session.report.note(
-                    f"{value}: run over gloo; collectives of CPU tensors, which it refuses, pass here"
-                )
+                session.report.note(f"{value}: run over gloo; collectives of CPU tensors, which it refuses, pass here")
                 return "gloo"
             return value
 

@@ -99,6 +99,8 @@ class FunctionLayer(TorchFunctionMode):
                 return self._place(func, args, dict(kwargs), device, factory)
         else:
             kwargs = {}
+        if func is torch.device and args and type(args[0]) is int:
+            return torch.device(self.session.kind, args[0])  # the accelerator's ordinal
         if func is Tensor.new_tensor:
             return self._new_tensor(args, kwargs)
         if func is torch.ctc_loss:

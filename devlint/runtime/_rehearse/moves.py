@@ -79,6 +79,10 @@ def move(
             other: torch.Tensor = Base.to(tensor, device=target, dtype=dtype or tensor.dtype)
         return other
     refuse_dtype(session, target, dtype or tensor.dtype)
+    if tensor.layout is torch.jagged:
+        from devlint.runtime._rehearse.nested import refuse_jagged
+
+        raise refuse_jagged(session)
     session.transfer(source, target, tensor, non_blocking)
     with no_torch_function():
         sparse = bool(parts(tensor))

@@ -66,7 +66,7 @@ def install(session: Rehearsal, patches: Patches) -> None:
         return {"devlint_rehearse": entry, **prepare(name)}
 
     patches.set(multiprocessing.spawn, "get_preparation_data", get_preparation_data)
-    import torch.multiprocessing  # noqa: F401  registers torch's reducers
+    import torch.multiprocessing
 
     reducers: dict[Any, Any] = ForkingPickler._extra_reducers  # type: ignore[attr-defined]
     for type_ in (torch.Tensor, torch.nn.Parameter):
@@ -131,7 +131,9 @@ def _add(report: Report, other: Report) -> None:
         report.mismatches[:] = [mine for mine in report.mismatches if mismatch.message not in mine.message]
     report.mismatches += other.mismatches
     for sync in other.syncs:
-        same_sync = next((s for s in report.syncs if (s.kind, s.file, s.line) == (sync.kind, sync.file, sync.line)), None)
+        same_sync = next(
+            (s for s in report.syncs if (s.kind, s.file, s.line) == (sync.kind, sync.file, sync.line)), None
+        )
         if same_sync is None:
             report.syncs.append(sync)
         else:

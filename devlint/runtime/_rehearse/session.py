@@ -16,6 +16,7 @@ from devlint.runtime._rehearse import (
     distributed,
     eager,
     loading,
+    nested,
     op_table,
     private_api,
     processes,
@@ -83,6 +84,7 @@ def _install(session: Rehearsal, patches: Patches) -> None:
     loading.install(session, patches, lambda: _layers(session))
     distributed.install(session, patches)
     data_parallel.install(session, patches)
+    nested.install(session, patches)
     processes.install(session, patches)
     patches.enter(_layers(session))
 
