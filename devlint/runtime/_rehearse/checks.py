@@ -55,6 +55,8 @@ _FREE = {
 _CPU_FORMS = ("mkldnn", "_mkldnn", "_scaled_dot_product_flash_attention_for_cpu", "fbgemm", "quantized", "_weight_int")
 # public operators that CUDA has no kernel for
 _CPU_ONLY = {"histogram", "_histogramdd_bin_edges", "_histogramdd_from_bin_cts", "_histogramdd_from_bin_tensors"}
+# quantised layers, whose packed weights stay on the CPU (in torch's CUDA builds as they come)
+_CPU_LAYERS = ("quantized::linear", "quantized::conv", "quantized::embedding_bag")
 _INTEGRAL = {torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool}
 _DTYPE_NAMES = {
     torch.int64: "Long",
@@ -100,6 +102,7 @@ class Plan:
         "names",
         "no_cuda",
         "operator",
+        "qualified",
         "special",
         "sync",
         "wrapper",
@@ -125,7 +128,8 @@ class Plan:
         self.sync = waits.kind_of(self.full, self.base)
         self.foreach = self.base.startswith(("_foreach", "_fused"))
         self.inplace = self.base.endswith("_") and not self.base.endswith("__")
-        self.no_cuda = self.base in _CPU_ONLY
+        self.qualified: str = schema.name.split("::")[0] + "::" + self.full
+        self.no_cuda = self.base in _CPU_ONLY or schema.name.startswith(_CPU_LAYERS)
         self.dtype_check = _FLOAT_ONLY.get(self.base)
         self.special = self.indexing or self.no_cuda or self.base == "_pack_padded_sequence"
         if self.base.startswith(_CPU_FORMS):
@@ -263,7 +267,7 @@ def _indexing(session: Rehearsal, plan: Plan, known: list[Argument], fills: bool
 def _special(session: Rehearsal, plan: Plan, known: list[Argument]) -> None:
     if plan.no_cuda:
         raise session.fail(
-            f"Could not run 'aten::{plan.full}' with arguments from the '{session.kind.upper()}' backend.",
+            f"Could not run '{plan.qualified}' with arguments from the '{session.kind.upper()}' backend.",
             plan.base,
             "",
             error=NotImplementedError,

@@ -41,6 +41,9 @@ def install(session: Rehearsal, patches: Patches) -> None:
         patches.set(module, name, value)
     patches.set(module, "device_of", scope)
     patches.set(module, "stream", context)
+    for name, value in {"Stream": stream, "Event": event}.items():
+        if hasattr(torch, name):
+            patches.set(torch, name, value)
     if session.kind == "cuda":
         _cuda_only(session, patches)
     if session.kind == "mps":
@@ -292,3 +295,12 @@ def _accelerator(session: Rehearsal, patches: Patches, functions: dict[str, Call
     for name, value in stand_ins.items():
         if hasattr(module, name):
             patches.set(module, name, value)
+
+    def exchange(index: int) -> int:
+        before = session.current
+        if index >= 0:
+            functions["set_device"](index)
+        return before
+
+    for name in ("_accelerator_exchangeDevice", "_accelerator_maybeExchangeDevice"):
+        patches.set(torch._C, name, exchange)  # what torch.accelerator.device_index stands on

@@ -81,11 +81,18 @@ def _info(session: Rehearsal, argument: Argument, names: dict[int, str]) -> Tens
     return TensorInfo(
         argument.name,
         names.get(key_of(tensor), "a temporary"),
-        tuple(tensor.shape),
+        _shape(tensor),
         str(tensor.dtype).replace("torch.", ""),
         str(argument.device),
         origin,
     )
+
+
+def _shape(tensor: torch.Tensor) -> tuple[int, ...]:
+    """The shape; -1 for each dimension but the first of a nested tensor."""
+    if tensor.is_nested:
+        return (tensor.size(0), *[-1] * (tensor.dim() - 1))
+    return tuple(tensor.shape)
 
 
 def _names(wanted: set[int]) -> dict[int, str]:

@@ -115,7 +115,8 @@ class Report:
         if not self.mismatches:
             lines.append("no device error")
         if self.syncs:
-            lines.append(f"host syncs: {_total(self.syncs)} ({self.syncs_per_step():.1f} a step)")
+            each = f" ({self.syncs_per_step():.1f} a step)" if self.steps else ""
+            lines.append(f"host syncs: {_total(self.syncs)}{each}")
             for sync in sorted(self.syncs, key=lambda found: -found.count):
                 lines.append(f"  {shown(sync.file)}:{sync.line}: {sync.kind}, {sync.count} x")
         if self.transfers:

@@ -13,6 +13,11 @@ _Base: Any = torch._C.Generator
 _session: list[Rehearsal] = []
 
 
+def running_session() -> Any:
+    """The rehearsal of this process; None where none runs."""
+    return _session[-1] if _session else None
+
+
 def device_of_generator(generator: Any, session: Rehearsal) -> torch.device:
     """Where ``generator`` lives."""
     device = getattr(generator, "rehearsed_device", None)

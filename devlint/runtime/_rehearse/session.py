@@ -14,11 +14,13 @@ from devlint.runtime._rehearse import (
     composites,
     cuda_api,
     device_type,
+    distributed,
     eager,
     loading,
     op_table,
     parallel,
     private_api,
+    processes,
     rng,
     storages,
     tensor_api,
@@ -88,6 +90,8 @@ def _install(session: Rehearsal, patches: Patches) -> None:
     unsupported.install(session, patches)
     amp.install(session, patches)
     loading.install(session, patches, lambda: _layers(session))
+    distributed.install(session, patches)
+    processes.install(session, patches)
     patches.enter(_layers(session))
     session.initialised = False
 
@@ -104,6 +108,7 @@ def _finish(session: Rehearsal) -> None:
     report = session.report
     report.peak_bytes = max(report.peak_bytes, session.tags.peak)
     report.operators = session.operators
+    processes.merge(session)
     session.tags.clear()
 
 

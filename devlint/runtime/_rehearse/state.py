@@ -31,6 +31,7 @@ _KNOWN = (
     ("but found one of them on device", "TDL104"),
     ("expected scalar type", ""),
     ("same device", "TDL103"),
+    ("module must have its parameters and buffers on device", "TDL103"),
     ("should be the same", ""),
     ("expected m1 and m2 to have the same dtype", ""),
 )
@@ -84,6 +85,8 @@ class Rehearsal:
         self.pending: list[tuple[torch.Tensor, torch.Tensor]] = []
         self.lines: dict[int, tuple[Any, int]] = {}
         self.host_only: dict[Any, Any] = {}  # functions that read device values on the CPU only -> when
+        self.folder = ""  # where spawned processes leave their reports
+        self.owns_folder = False
 
     # devices
     def resolve(self, spec: Any) -> torch.device | None:
