@@ -56,7 +56,7 @@ def test_quantised_tensors_live_on_the_device() -> None:
 
 def test_quantised_layers_have_no_cuda_kernel() -> None:
     model = torch.ao.quantization.quantize_dynamic(nn.Sequential(nn.Linear(4, 4)), {nn.Linear})
-    with rehearse("cuda") as report:
-        with pytest.raises(NotImplementedError, match="Could not run 'quantized::linear_dynamic'.*'CUDA' backend"):
-            model.to("cuda")(torch.randn(2, 4, device="cuda"))
+    text = "Could not run 'quantized::linear_dynamic'"
+    with rehearse("cuda") as report, pytest.raises(NotImplementedError, match=text):
+        model.to("cuda")(torch.randn(2, 4, device="cuda"))
     assert not report.clean

@@ -22,7 +22,7 @@ def install(session: Rehearsal, patches: Patches) -> None:
     module = importlib.import_module("torch.nn.parallel.data_parallel")  # the name is a function's too
 
     def scatter(tensor: Tensor, devices: Sequence[int], sizes: Any, dim: int, streams: Any = None) -> list[Tensor]:
-        pieces = tensor.split(sizes, dim) if sizes is not None else tensor.chunk(len(devices), dim)
+        pieces = torch.split(tensor, sizes, dim) if sizes is not None else tensor.chunk(len(devices), dim)
         return [piece.to(session.devices[index], copy=True) for piece, index in zip(pieces, devices, strict=False)]
 
     def gather(tensors: Sequence[Tensor], dim: int, destination: int | None) -> Tensor:

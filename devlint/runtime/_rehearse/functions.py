@@ -11,7 +11,7 @@ from torch.overrides import TorchFunctionMode
 
 from devlint.runtime._rehearse import private_api
 from devlint.runtime._rehearse.dispatch import call_device
-from devlint.runtime._rehearse.moves import move, refuse_dtype
+from devlint.runtime._rehearse.moves import move, refuse_dtype, without_ordinals
 from devlint.runtime._rehearse.rng import device_of_generator
 from devlint.runtime._rehearse.state import CPU, INTERNAL, Rehearsal
 
@@ -85,6 +85,8 @@ class FunctionLayer(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types_: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func in self.getters:
+            if func is private_api.parse_to:
+                args, kwargs = without_ordinals(self.session, args, kwargs or {})
             return func(*args, **kwargs) if kwargs else func(*args)
         if _opens(func) and func not in self.running:
             return self._open(func, args, kwargs or {})

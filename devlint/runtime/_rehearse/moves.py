@@ -96,6 +96,15 @@ def move(
     return copied
 
 
+def without_ordinals(session: Rehearsal, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """The arguments of ``.to`` with the device in words, which C++ can't tell from a bare ordinal here."""
+    if args and type(args[0]) is int:
+        args = (torch.device(session.kind, args[0]), *args[1:])
+    elif type(kwargs.get("device")) is int:
+        kwargs = {**kwargs, "device": torch.device(session.kind, kwargs["device"])}
+    return args, kwargs
+
+
 def refuse_dtype(session: Rehearsal, target: Any, dtype: torch.dtype) -> None:
     """MPS holds no float64."""
     if target.type == "mps" and dtype in (torch.float64, torch.complex128):

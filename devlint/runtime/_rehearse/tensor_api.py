@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from devlint.runtime._rehearse.moves import move
+from devlint.runtime._rehearse.moves import move, without_ordinals
 from devlint.runtime._rehearse.private_api import Base, no_torch_function, parse_to
 from devlint.runtime._rehearse.state import CPU, INTERNAL, Rehearsal
 
@@ -77,6 +77,7 @@ def _moves(session: Rehearsal) -> dict[str, Any]:
         copy = kwargs.pop("copy", False)
         if len(args) > 3:
             copy, args = args[3], args[:3]
+        args, kwargs = without_ordinals(session, args, kwargs)
         device, dtype, non_blocking, memory_format = parse_to(*args, **kwargs)
         target = session.resolve(device) if device is not None else None
         if device is None:
