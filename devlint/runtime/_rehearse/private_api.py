@@ -30,6 +30,9 @@ _NEEDED = (
     ("torch.utils.data._utils.pin_memory", "pin_memory"),
     ("torch.autograd.function", "BackwardCFunction"),
     ("torch.serialization", "_package_registry"),
+    ("torch.nn.parallel._functions", "_streams"),
+    ("torch.nn.parallel.data_parallel", "parallel_apply"),
+    ("torch.storage", "UntypedStorage"),
 )
 
 
