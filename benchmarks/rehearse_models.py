@@ -132,7 +132,8 @@ def verdict(model: torch.nn.Module, example: Example, leave: Leave) -> str:
     """``caught``; ``moved`` where the model then copied more to the device than it does with nothing left behind."""
     report = left_behind(model, example, leave)
     if report.mismatches:
-        return "caught"
+        named = any(tensor.device == "cpu" for found in report.mismatches for tensor in found.tensors)
+        return "caught" if named else "WRONG ERROR"
     moved = step_copies(model, example, leave) > step_copies(model, example, leave_nothing)
     return "moved" if moved else "MISSED"
 

@@ -127,8 +127,8 @@ def test_data_parallel_over_two_devices() -> None:
 
 
 def test_data_parallel_left_on_the_host() -> None:
-    wanted = "module must have its parameters and buffers on device cuda:0"
-    with pytest.raises(RuntimeError, match=wanted), rehearse("cuda", 2) as report:
+    text = "module must have its parameters and buffers on device cuda:0"
+    with pytest.raises(RuntimeError, match=text), rehearse("cuda", 2) as report:
         nn.DataParallel(nn.Linear(2, 3), device_ids=[0, 1])(torch.ones(4, 2))
     assert not report.clean
 
@@ -140,3 +140,16 @@ def test_device_index_scope() -> None:
             assert torch.ones(1, device="cuda").device.index == 1
         assert torch.ones(1, device="cuda").device.index == 0
         assert torch.device(1) == torch.device("cuda", 1)
+
+
+def test_device_given_by_its_ordinal() -> None:
+    with rehearse("cuda", 2) as report:
+        wanted = torch.device("cuda", 1)
+        host = torch.ones(2)
+        moved = [host.to(1), host.to(device=1), host.cuda(1), torch.ones(2, device=1), host.to(torch.device(1))]
+        assert [tensor.device for tensor in moved] == [wanted] * len(moved)
+        for model in (nn.Linear(2, 2).to(1), nn.Linear(2, 2).to(device=1), nn.Linear(2, 2).cuda(1)):
+            assert model.weight.device == wanted
+        with pytest.raises(getattr(torch, "AcceleratorError", RuntimeError), match="invalid device ordinal"):
+            host.to(2)
+    assert len(report.mismatches) == 1

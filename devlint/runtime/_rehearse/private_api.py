@@ -31,6 +31,9 @@ _NEEDED = (
     ("torch.autograd", "_make_grads"),
     ("torch.autograd.function", "BackwardCFunction"),
     ("torch.serialization", "_package_registry"),
+    ("torch.nn.parallel._functions", "_streams"),
+    ("torch.nn.parallel.data_parallel", "parallel_apply"),
+    ("torch.storage", "UntypedStorage"),
 )
 
 

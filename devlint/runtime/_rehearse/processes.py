@@ -72,7 +72,22 @@ def install(session: Rehearsal, patches: Patches) -> None:
     for type_ in (torch.Tensor, torch.nn.Parameter):
         patches.call_after(reducers.__setitem__, type_, reducers[type_])
         reducers[type_] = _sending(session, reducers[type_])
+    patches.call_after(reducers.__setitem__, torch.UntypedStorage, reducers[torch.UntypedStorage])
+    reducers[torch.UntypedStorage] = _on_host(session, reducers[torch.UntypedStorage])
     _shared_storages(session, patches)
+
+
+def _on_host(session: Rehearsal, reduce: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """A storage is sent as the CPU's that it is: its tensor has said where it lives."""
+
+    def reduce_on_host(storage: Any) -> Any:
+        session.on_host += 1
+        try:
+            return reduce(storage)
+        finally:
+            session.on_host -= 1
+
+    return reduce_on_host
 
 
 def _shared_storages(session: Rehearsal, patches: Patches) -> None:

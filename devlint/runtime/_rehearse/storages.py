@@ -21,7 +21,9 @@ def install(session: Rehearsal, patches: Patches) -> None:
 
     def device(storage: Any) -> Any:
         tag = session.entries.get(storage._cdata)
-        return tag.device if tag is not None and session.rehearsed(tag.device) else real(storage)
+        if tag is None or session.on_host or not session.rehearsed(tag.device):
+            return real(storage)
+        return tag.device
 
     def flat(storage: Any) -> torch.Tensor:
         with no_torch_function():
