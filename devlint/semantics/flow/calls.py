@@ -45,6 +45,8 @@ class Calls(Methods):
         first = operands[0].value if operands and not operands[0].keyword else UNKNOWN
         if name == "torch.device":
             return first if first.kind == "device" else self._named_device(operands)
+        if name in api.HOST_RESULTS:
+            return HOST
         if name in api.CPU_CONSTRUCTORS:
             if self.world.sets_default_device and name != "torch.from_numpy":
                 # The default tensor type, where somebody sets it, may be one of CUDA.
@@ -128,6 +130,8 @@ class Calls(Methods):
     def _factory(self, node: cst.Call, name: str) -> Value:
         operands = self.arguments(node)
         keywords = {operand.keyword for operand in operands}
+        if name == "torch.tensor" and operands:
+            self.world.notes.copies.setdefault(node, []).append(operands[0].value)
         inputs = inputs_of(operands)
         step = Step(node, self.unit, "")
         if any(arg.star == "**" for arg in node.args) or keywords & {"out", "pin_memory"} or _is_empty(node, name):

@@ -61,6 +61,8 @@ class Notes:
         self.moves: list[Move] = []
         self.devices: set[cst.CSTNode] = set()
         """Expressions `x.device` in which x is surely a tensor."""
+        self.copies: dict[cst.Call, list[Value]] = {}
+        """Calls of `torch.tensor`, and what was handed to each of them, run by run."""
         self._seen: set[tuple[object, ...]] = set()
 
     def meet(self, meet: Meet) -> None:
