@@ -19,7 +19,7 @@ from devlint.units import Unit
 _OWNERS: dict[str, set[str]] = {}
 for _name in (*SYMBOLS, *MISSING):
     _OWNERS.setdefault(_name.rpartition(".")[2], set()).add(_name.rpartition(".")[0])
-_ATTRIBUTE = re.compile(rf"\b(\w+)\s*\.\s*({'|'.join(_OWNERS)})\b")
+_ATTRIBUTE = re.compile(rf"\b(\w+)(?=\s*\.\s*({'|'.join(_OWNERS)})\b)")
 
 
 class DeprecatedSymbols(Check):
@@ -72,7 +72,11 @@ class DeprecatedSymbols(Check):
 
     def _reference(self, node: cst.Name | cst.Attribute) -> None:
         above = self.parent(node)
-        if isinstance(above, (cst.Attribute, cst.ImportAlias, cst.ImportFrom, cst.AsName)):
+        if isinstance(above, (cst.ImportAlias, cst.ImportFrom, cst.AsName)):
+            return
+        if isinstance(above, cst.Attribute) and (
+            above.attr is node or self.enclosing(node, cst.ImportAlias, cst.ImportFrom)
+        ):
             return
         name = self.name(node)
         call = above if isinstance(above, cst.Call) and above.func is node else None
