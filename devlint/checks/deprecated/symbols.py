@@ -78,6 +78,8 @@ class DeprecatedSymbols(Check):
             above.attr is node or self.enclosing(node, cst.ImportAlias, cst.ImportFrom)
         ):
             return
+        if isinstance(above, cst.AssignTarget) or self._patches(node):
+            return
         name = self.name(node)
         call = above if isinstance(above, cst.Call) and above.func is node else None
         entry = SYMBOLS.get(name)
@@ -88,8 +90,19 @@ class DeprecatedSymbols(Check):
         note = f"; {entry.note}" if entry.note else ""
         self.report(node, entry.code, f"`{entry.old}` {state}{use}{note}", fix=self._fix(node, call, entry))
 
+    def _patches(self, node: cst.CSTNode) -> bool:
+        """Whether `node` is what an assignment puts into torch, as in `torch.new = torch.old`: code for several releases."""
+        above = self.parent(node)
+        return isinstance(above, cst.Assign) and any(
+            isinstance(target.target, cst.Attribute) and self.name(target.target.value).startswith("torch")
+            for target in above.targets
+        )
+
     def _fix(self, node: cst.Name | cst.Attribute, call: cst.Call | None, entry: Symbol) -> Fix | None:
         if not entry.new or not self.file.settings.targets(*entry.gate):
+            return None
+        if isinstance(self.parent(node), cst.DictElement):
+            # A table of functions by name, of which the name would be left as it was.
             return None
         spelled, needs = self.file.names.spell(entry.new)
         edits: list[Edit | None] = [replace(self.unit, node, spelled)]
