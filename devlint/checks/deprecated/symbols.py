@@ -19,7 +19,7 @@ from devlint.units import Unit
 _OWNERS: dict[str, set[str]] = {}
 for _name in (*SYMBOLS, *MISSING):
     _OWNERS.setdefault(_name.rpartition(".")[2], set()).add(_name.rpartition(".")[0])
-_ATTRIBUTE = re.compile(rf"\b(\w+)(?=\s*\.\s*({'|'.join(_OWNERS)})\b)")
+_ATTRIBUTE = re.compile(r"\b(\w+)(?=\s*\.\s*(\w+))")
 
 
 class DeprecatedSymbols(Check):
@@ -41,9 +41,11 @@ class DeprecatedSymbols(Check):
         """Whether the unit holds one of the names of the table, or an alias of one."""
         if names.stars or not unit.words.isdisjoint(names.aliases_of((*SYMBOLS, *MISSING))):
             return True
+        if unit.words.isdisjoint(_OWNERS):
+            return False
         # `x.grad` and `x.norm` are everywhere: it must be the attribute of what the name belongs to.
         for match in _ATTRIBUTE.finditer(unit.text):
-            owners = _OWNERS[match[2]]
+            owners = _OWNERS.get(match[2], ())
             if any(owner.rpartition(".")[2] == match[1] for owner in owners):
                 return True
             if any(canonical(target) in owners for target in names.aliases.get(match[1], ())):
