@@ -248,3 +248,27 @@ def test_the_fix_keeps_the_result_and_ends_the_warning(call: Call, statement: st
         assert bool(complained) != call.quiet
         assert printed == before
     assert after.remaining == () and after.errors == ()
+
+
+DISTRIBUTED = {
+    "TDL514": "print(th.nn.parallel.DistributedDataParallel(th.nn.Linear(2, 2), broadcast_buffers=True).forward_sync_buffers)",
+    "TDL517": (
+        "x, y, z = th.ones(2), th.zeros(2), th.zeros(2)\n"
+        "dist.all_gather_into_tensor(y, x)\ndist.reduce_scatter_tensor(z, x, op=dist.ReduceOp.SUM)\nprint(y, z)"
+    ),
+    "TDL519": "print(len(list(th.nn.parallel.DistributedDataParallel(th.nn.Linear(2, 2), check_reduction=True).parameters())))",
+}
+
+
+@pytest.mark.parametrize("code", DISTRIBUTED)
+def test_distributed_fixes_keep_the_result_and_end_the_warning(code: str) -> None:
+    before = f"import torch as th\nimport torch.distributed as dist\n{DISTRIBUTED[code]}\n"
+    after = fixed(before, Settings(frozenset({code})))
+    assert after.remaining == () and after.errors == ()
+    torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+    try:
+        printed, warned = run(before)
+        assert warned
+        assert run(after.text) == (printed, [])
+    finally:
+        torch.distributed.destroy_process_group()
