@@ -8,7 +8,9 @@ from devlint.lazycst import cst
 from devlint.units import Unit
 
 _FALLBACK = re.compile(r"ImportError|ModuleNotFoundError|AttributeError|Exception|TypeError|NameError")
-_VERSION = re.compile(r"version|hasattr|parse\(|signature|TORCH_\w*(?:GE|LT|HAS|VER|\d)|_ge_|_lt_|is_torch_", re.I)
+_VERSION = re.compile(
+    r"version|hasattr|\bdir\(|parse\(|signature|TORCH_\w*(?:GE|LT|HAS|VER|\d)|_ge_|_lt_|is_torch_", re.I
+)
 
 
 def is_compatibility_code(unit: Unit, node: cst.CSTNode) -> bool:

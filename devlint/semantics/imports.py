@@ -6,6 +6,7 @@ The table is read from the `ast` that the gate made anyway; nothing is imported 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Collection, Iterable, Iterator
 
 from devlint.lazycst import cst
@@ -55,6 +56,9 @@ def canonical(name: str) -> str:
 
 
 _OPTIM_MODULES = ("torch.optim.lr_scheduler.", "torch.optim.swa_utils.")
+
+
+_ROOT = re.compile(r"(?:torch|functorch)(?:\.|$)")
 
 
 class Names:
@@ -127,7 +131,7 @@ class Names:
             if root in self.bound:
                 yield ""
         elif root not in self.bound:
-            yield from (f"{module}.{text}" for module in self.stars if module.partition(".")[0] == "torch")
+            yield from (f"{module}.{text}" for module in self.stars if _ROOT.match(module))
 
     def _hidden(self, node: cst.CSTNode, text: str, unit: Unit | None) -> bool:
         if unit is None:

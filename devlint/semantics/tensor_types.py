@@ -74,9 +74,9 @@ def _is_sequence(node: cst.BaseExpression, names: Names, unit: Unit) -> bool:
             and all(_is_sequence(side, names, unit) for side in (node.left, node.right))
         )
     if isinstance(node, cst.Call):
-        # A built-in that the file binds itself may be anything; the file's own copy of the array is nobody else's.
+        # A built-in that the file binds may be anything, `from torch import *` brings a `range`; the file's own copy of the array is nobody else's.
         called = dotted(node.func)
-        return (called in _LISTS and called not in names.bound and called not in names.aliases) or (
+        return (called in _LISTS and not names.stars and called not in names.bound and called not in names.aliases) or (
             names.qualified(node.func, unit) == "numpy.array"
         )
     return False

@@ -1,82 +1,97 @@
-"""TDL518 tensor-from-tensor: `torch.tensor` of a tensor copies, warns, and may move."""
+"""TDL518 tensor-from-tensor: `torch.tensor(x)` of what is a tensor already."""
 
 from __future__ import annotations
 
 import re
 
-from devlint.checks.base import Rule
-from devlint.checks.meeting import MeetCheck
+from devlint.checks.base import Check, File, Rule
 from devlint.edits import argument, has_unpacking, replace
 from devlint.findings import Fix
 from devlint.lazycst import cst
-from devlint.semantics.flow.meets import Copy
+from devlint.semantics.flow.values import Value
+from devlint.semantics.guards import is_compatibility_code
+from devlint.semantics.imports import Names
+from devlint.semantics.tree import dotted
+from devlint.units import Unit
+
+_CALL = re.compile(r"\w\s*\(\s*(?:data\s*=\s*)?[A-Za-z_(]")
+# What tells tensors from numbers and lists at run time is right in either case.
+_ASKS = frozenset(("isinstance", "is_tensor", "hasattr", "Union", "issubclass"))
 
 
-class TensorFromTensor(MeetCheck):
-    rules = (
-        Rule(
-            "TDL518",
-            "tensor-from-tensor",
-            "`torch.tensor` of what is a tensor already: it copies, warns, and may move",
-            fix="unsafe",
-        ),
-    )
-    triggers = (("tensor",),)
-    patterns = (r"\btensor\s*\(\s*\w",)
+class TensorFromTensor(Check):
+    rules = (Rule("TDL518", "tensor-from-tensor", "`torch.tensor` of a tensor", fix="unsafe"),)
 
-    def finish(self) -> None:
-        """Report each copy of the units that were walked, and of what they call."""
-        for copy in self.file.placement.world.notes.copies:
-            self._report(copy)
+    def __init__(self, file: File) -> None:
+        super().__init__(file)
+        self._calls: list[cst.Call] = []
 
-    def _report(self, copy: Copy) -> None:
-        unit, node = copy.unit, copy.node
-        given = node.args[0].value
-        name = unit.code(given)
-        if copy.value.source == "element" or self._asked_for(copy, name):
-            # What a loader yields may be a list; and who asks what it is has more than tensors to do with.
+    @classmethod
+    def wants(cls, unit: Unit, names: Names) -> bool:
+        """Whether the unit calls `torch.tensor` with something other than a literal."""
+        return not unit.words.isdisjoint(names.words_for(("torch.tensor",))) and _CALL.search(unit.text) is not None
+
+    def visit_Call(self, node: cst.Call) -> None:
+        if not node.args or self.name(node.func) != "torch.tensor" or node.args[0].star:
             return
-        if copy.value.source == "parameter":
-            hint = "its use in the function shows that it is a tensor"
-        else:
-            hint = "it is a tensor already"
-        self.accuse(
+        if isinstance(node.args[0].value, (cst.Name, cst.Attribute, cst.Subscript, cst.Call, cst.BinaryOperation)):
+            self._calls.append(node)
+
+    def finish_unit(self) -> None:
+        """Ask the interpreter what the calls are given."""
+        calls, self._calls = self._calls, []
+        if not calls:
+            return
+        self.file.placement.world.interpret(self.unit)
+        for call in calls:
+            values = self.file.placement.world.notes.copies.get(call, [])
+            if values and all(_is_tensor(value) for value in values) and not self._asks(call):
+                self._accuse(call)
+
+    def _asks(self, call: cst.Call) -> bool:
+        function = self.enclosing(call, cst.FunctionDef)
+        nodes = self.unit.below(function) if function is not None else self.unit.nodes
+        return is_compatibility_code(self.unit, call) or any(
+            isinstance(node, cst.Name) and node.value in _ASKS for node in nodes
+        )
+
+    def _accuse(self, call: cst.Call) -> None:
+        self.report(
+            call,
             "TDL518",
-            node,
-            unit,
-            f"`{unit.code(node.func)}({name})` copies a tensor (a UserWarning): {hint}; write `{name}.detach().clone()`, and "
-            "`.to(…)` for another dtype or device",
-            self._fix(copy),
-            [],
+            f"`{self.code(call.args[0].value)}` is a tensor already: `torch.tensor` copies it out of its graph and warns; "
+            "use `.detach().clone()`, or the tensor itself",
+            fix=self._fix(call),
         )
 
-    def _asked_for(self, copy: Copy, name: str) -> bool:
-        """Whether the function asks what kind of thing it was given."""
-        scope = copy.unit.enclosing(copy.node, cst.FunctionDef) or copy.unit.module
-        return (
-            re.search(
-                rf"(?:isinstance|is_tensor|torch_is|type)\(\s*{re.escape(name)}\b|hasattr\(\s*{re.escape(name)}",
-                copy.unit.module.code_for_node(scope),
-            )
-            is not None
-        )
-
-    def _fix(self, copy: Copy) -> Fix | None:
-        unit, node = copy.unit, copy.node
-        given = node.args[0].value
-        keywords = [arg.keyword.value if arg.keyword else "" for arg in node.args[1:]]
-        if has_unpacking(node) or set(keywords) - {"device", "dtype", "requires_grad"} or node.args[0].keyword:
+    def _fix(self, call: cst.Call) -> Fix | None:
+        data = argument(call, "data", 0)
+        known = {"data", "dtype", "device", "requires_grad"}
+        others = [arg for arg in call.args if arg is not data]
+        if (
+            data is None
+            or has_unpacking(call)
+            or any(a.keyword is None or a.keyword.value not in known for a in others)
+        ):
             return None
-        text = unit.code(given)
-        if "#" in unit.code(node) or "\n" in text:
+        start, end = self.unit.offsets(call)
+        if "#" in self.file.source.text[start:end]:
             return None
-        if not isinstance(given, (cst.Name, cst.Attribute, cst.Subscript, cst.Call)):
+        text = self.code(data.value)
+        if isinstance(data.value, cst.BinaryOperation):
             text = f"({text})"
         text += ".detach().clone()"
-        placed = [unit.code(arg.value) for name in ("device", "dtype") if (arg := argument(node, name)) is not None]
-        if placed:
-            text += f".to({', '.join(placed)})"
-        asks = argument(node, "requires_grad")
-        if asks is not None:
-            text += f".requires_grad_({unit.code(asks.value)})"
-        return Fix("Copy it with `detach().clone()`", (replace(unit, node, text),), "unsafe")
+        moved = [self.code(arg.value) for key in ("device", "dtype") if (arg := argument(call, key)) is not None]
+        if moved:
+            text += f".to({', '.join(moved)})"
+        leaf = argument(call, "requires_grad")
+        if leaf is not None and self.code(leaf.value) != "False":
+            text += ".requires_grad_(" + ("" if self.code(leaf.value) == "True" else self.code(leaf.value)) + ")"
+        root = dotted(call.func).partition(".")[0]
+        gone = () if self.file.names.aliases.get(root) == {"torch"} else (root,)
+        return Fix("Use `.detach().clone()`", (replace(self.unit, call, text),), "unsafe", (), gone)
+
+
+def _is_tensor(value: Value) -> bool:
+    """Whether a value is a tensor for sure: a loader may hand out lists, and annotations of parameters are not kept to."""
+    return value.kind == "tensor" and value.source not in ("element", "parameter")

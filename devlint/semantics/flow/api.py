@@ -37,6 +37,11 @@ COMBINE = frozenset(
     "isin equal allclose cat stack hstack vstack dstack concat concatenate cartesian_prod".split()
 )
 """Functions whose tensor arguments must share a device."""
+HOST_RESULTS = frozenset(
+    f"torch.{name}"
+    for name in "numel is_tensor is_floating_point is_complex is_nonzero is_same_size get_device result_type typename".split()
+)
+"""Functions of tensors whose result is a number, a truth value or a dtype."""
 FUNCTIONAL = "torch.nn.functional."
 LOSSES = frozenset(
     f"torch.nn.functional.{name}"

@@ -8,7 +8,7 @@ from devlint.edits import argument
 from devlint.lazycst import cst
 from devlint.semantics.flow import api
 from devlint.semantics.flow.expressions import common, inputs_of
-from devlint.semantics.flow.meets import Copy, Loaded, Meet, Operand
+from devlint.semantics.flow.meets import Loaded, Meet, Operand
 from devlint.semantics.flow.methods import Methods
 from devlint.semantics.flow.values import CPU, CPU0, HOST, UNKNOWN, Place, Step, Value
 
@@ -45,6 +45,8 @@ class Calls(Methods):
         first = operands[0].value if operands and not operands[0].keyword else UNKNOWN
         if name == "torch.device":
             return first if first.kind == "device" else self._named_device(operands)
+        if name in api.HOST_RESULTS:
+            return HOST
         if name in api.CPU_CONSTRUCTORS:
             if self.world.sets_default_device and name != "torch.from_numpy":
                 # The default tensor type, where somebody sets it, may be one of CUDA.
@@ -137,14 +139,14 @@ class Calls(Methods):
     def _factory(self, node: cst.Call, name: str) -> Value:
         operands = self.arguments(node)
         keywords = {operand.keyword for operand in operands}
+        if name == "torch.tensor" and operands:
+            self.world.notes.copies.setdefault(node, []).append(operands[0].value)
         inputs = inputs_of(operands)
         step = Step(node, self.unit, "")
         if any(arg.star == "**" for arg in node.args) or keywords & {"out", "pin_memory"} or _is_empty(node, name):
             # Pinned memory is on the CPU on purpose; what has no elements is only a placeholder.
             return Value("tensor", None)
         data = operands[0].value if operands else UNKNOWN
-        if name == "torch.tensor" and data.kind == "tensor":
-            self.world.notes.copy(Copy(node, self.unit, data))
         device = argument(node, "device")
         if device is not None:
             place = self.device_place(device.value)

@@ -54,15 +54,6 @@ class Move:
 
 
 @dataclass(frozen=True)
-class Copy:
-    """A call of `torch.tensor` on what is a tensor already."""
-
-    node: cst.Call
-    unit: Unit
-    value: Value
-
-
-@dataclass(frozen=True)
 class Loaded:
     """A DataLoader over tensors that are on an accelerator already: `value` is one of them."""
 
@@ -79,7 +70,8 @@ class Notes:
         self.moves: list[Move] = []
         self.devices: set[cst.CSTNode] = set()
         """Expressions `x.device` in which x is surely a tensor."""
-        self.copies: list[Copy] = []
+        self.copies: dict[cst.Call, list[Value]] = {}
+        """Calls of `torch.tensor`, and what was handed to each of them, run by run."""
         self.loaders: list[Loaded] = []
         self._seen: set[tuple[object, ...]] = set()
 
@@ -93,12 +85,6 @@ class Notes:
         if key not in self._seen:
             self._seen.add(key)
             self.meets.append(meet)
-
-    def copy(self, copy: Copy) -> None:
-        """Note a copy."""
-        if (copy.node, "copy") not in self._seen:
-            self._seen.add((copy.node, "copy"))
-            self.copies.append(copy)
 
     def load(self, loaded: Loaded) -> None:
         """Note a loader."""
