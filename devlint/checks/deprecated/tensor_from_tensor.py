@@ -94,4 +94,7 @@ class TensorFromTensor(Check):
 
 def _is_tensor(value: Value) -> bool:
     """Whether a value is a tensor for sure: a loader may hand out lists, and annotations of parameters are not kept to."""
-    return value.kind == "tensor" and value.source not in ("element", "parameter")
+    if value.kind != "tensor" or value.source == "element":
+        return False
+    # What was computed from a parameter by a method that only tensors have is one.
+    return value.source != "parameter" or (value.place is not None and value.name != value.place.symbol)
