@@ -14,6 +14,8 @@ from devlint.semantics.training import code_below, is_backward, method_call
 from devlint.semantics.tree import dotted
 
 _LOSS = re.compile(r"^(?:self\.)?(?:criterion|loss_fn|loss_func|loss_function|ce_loss|mse_loss)$")
+# `engine.backward(loss)` takes the loss, `output.backward(gradient)` a gradient.
+_ENGINE = re.compile(r"accelerator|fabric|engine|^self$|trainer|manager", re.I)
 _LOSES = ("no_grad", "inference_mode", "set_grad_enabled", "detach", "data")
 
 
@@ -83,7 +85,7 @@ class BackwardUnderNoGrad(Check):
             loss = call.args[0].value
         elif is_backward(call):
             loss = call.func.value
-        elif len(call.args) == 1 and isinstance(call.args[0].value, cst.Name):
+        elif len(call.args) == 1 and _ENGINE.search(dotted(call.func.value)):
             loss = call.args[0].value
         else:
             return
