@@ -55,10 +55,10 @@ class AccumulationWithoutScaling(Check):
         """Whether the function divides by `divisor`, or by anything just before the backward pass."""
         text = self.unit.module.code_for_node(scope)
         last = re.escape(divisor.rpartition(".")[2])
-        return (
-            re.search(rf"(?:/=?\s*|div_?\(|/\s*float\(|/\s*\()\s*(?:\w+\.)*{last}\b|loss\w*\s*/=?|/\s*accum", text)
-            is not None
-        )
+        divides = rf"(?:/=?\s*|div_?\(|/\s*float\(|/\s*\()\s*(?:\w+\.)*{last}(?!\w)|loss\w*\s*/=?|/\s*accum"
+        # A number of batches that is itself worked out from a nominal batch size: the losses are sums on purpose.
+        nominal = rf"\b{last}\s*=[^\n]*/"
+        return re.search(f"{divides}|{nominal}", text) is not None
 
     def _uses_a_framework(self) -> bool:
         roots = {target.partition(".")[0] for targets in self.file.names.aliases.values() for target in targets}
