@@ -140,23 +140,26 @@ class Graphs:
             self._calls(node.test, env)
             before = self._mode
             first = self._block(node.body.body, dict(env))
-            after, self._mode = self._mode, before
+            mode_of_first, self._mode = self._mode, before
             orelse = node.orelse
             if isinstance(orelse, cst.If):
                 other = self._statement(orelse, dict(env))
             else:
                 other = self._block(orelse.body.body, dict(env)) if orelse is not None else dict(env)
-            self._mode = after if first is not None and after == self._mode else self._mode if first is None else None
+            if other is None:
+                self._mode = mode_of_first
+            elif first is not None and mode_of_first is not self._mode:
+                self._mode = None
             return _join(first, other)
         if isinstance(node, (cst.For, cst.While)):
             return self._loop(node, env)
         if isinstance(node, cst.With):
             return self._with(node, env)
         if isinstance(node, cst.Try):
-            behind = self._block(node.body.body, dict(env))
+            tried = self._block(node.body.body, dict(env))
             for handler in node.handlers:
-                behind = _join(behind, self._block(handler.body.body, {}))
-            return self._block(node.finalbody.body.body, behind) if node.finalbody is not None else behind
+                tried = _join(tried, self._block(handler.body.body, {}))
+            return self._block(node.finalbody.body.body, tried or {}) if node.finalbody is not None else tried
         if isinstance(node, (cst.FunctionDef, cst.ClassDef)):
             return env
         self._calls(node, env)
@@ -185,12 +188,13 @@ class Graphs:
     def _loop(self, node: cst.For | cst.While, env: Env) -> Env | None:
         header = node.iter if isinstance(node, cst.For) else node.test
         self._calls(header, env)
+        if self._quiet:
+            # The loop around goes through this one again.
+            return self._round(node, env)
         self._quiet += 1
-        entry: Env | None = env
-        for _ in range(2):
-            entry = self._round(node, entry or {})
+        entry = self._round(node, self._round(node, env))
         self._quiet -= 1
-        return self._round(node, entry or {})
+        return self._round(node, entry)
 
     def _round(self, node: cst.For | cst.While, env: Env) -> Env:
         """What holds before and behind one round of a loop."""

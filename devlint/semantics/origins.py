@@ -59,14 +59,16 @@ class Origins:
             if steps:
                 stack += [(step, depth + 1) for step in steps if step is not None]
                 found += [None for step in steps if step is None]
-            elif place.path or self._is_variable(place.node):
+            elif place.path or self._is_variable(place.node, place.unit):
                 found.append(None)
             else:
                 found.append(Origin(place.node, place.unit))
         return found
 
-    def _is_variable(self, node: cst.BaseExpression) -> bool:
-        return isinstance(node, cst.Name) and node.value not in ("True", "False", "None")
+    def _is_variable(self, node: cst.BaseExpression, unit: Unit) -> bool:
+        if not isinstance(node, cst.Name) or node.value in ("True", "False", "None"):
+            return False
+        return not self._file.names.qualified(node, unit).startswith("torch.")
 
     def _step(self, place: _Place) -> Iterator[_Place | None]:
         """One step back from `place`; nothing where it is an origin itself."""

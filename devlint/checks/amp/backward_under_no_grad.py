@@ -10,12 +10,13 @@ from devlint.semantics.flow.api import LOSS_CLASSES
 from devlint.semantics.grad_mode import GradMode
 from devlint.semantics.graphs import Env, Graphs
 from devlint.semantics.origins import Origins
-from devlint.semantics.training import is_backward
+from devlint.semantics.training import code_below, is_backward, method_call
 from devlint.semantics.tree import dotted
 
 _LOSS = re.compile(r"^(?:self\.)?(?:criterion|loss_fn|loss_func|loss_function|ce_loss|mse_loss)$")
-
-_ENGINE = re.compile(r"accelerator|fabric|engine|strategy|trainer", re.I)
+# `engine.backward(loss)` takes the loss, `output.backward(gradient)` a gradient.
+_ENGINE = re.compile(r"accelerator|fabric|engine|^self$|trainer|manager", re.I)
+_LOSES = ("no_grad", "inference_mode", "set_grad_enabled", "detach", "data")
 
 
 class BackwardUnderNoGrad(Check):
@@ -27,15 +28,18 @@ class BackwardUnderNoGrad(Check):
         super().__init__(file)
         self._modes = GradMode(file.names)
         self._origins = Origins(file)
-        self._silent = "enable_grad" in file.words
+        # Gradients that a callee switches on again would not be seen.
+        self._silent = "enable_grad" in file.words or file.words.isdisjoint(_LOSES)
         self._told: set[cst.CSTNode] = set()
 
     def visit_FunctionDef(self, node: cst.FunctionDef) -> None:
-        if not self._silent:
+        if not self._silent and any(method_call(inner, "backward") for inner in code_below(self.unit, node)):
             self._graphs().function(node, self._mode_of_calls(node))
 
     def visit_Module(self, node: cst.Module) -> None:
-        if not self._silent and not self.unit.name:
+        if self._silent or self.unit.name:
+            return
+        if any(method_call(inner, "backward") for inner in code_below(self.unit, node)):
             self._graphs().module(node)
 
     def _graphs(self) -> Graphs:

@@ -1,90 +1,57 @@
-"""TDL413 bce-in-autocast: a loss on probabilities that CUDA's autocast refuses."""
+"""TDL413 bce-in-autocast: a loss that CUDA's autocast refuses."""
 
 from __future__ import annotations
 
 from devlint.checks.base import Check, File, Rule
-from devlint.edits import argument
 from devlint.lazycst import cst
-from devlint.semantics.calls import keyword_is, string_value
+from devlint.semantics.autocast import Autocasts
 from devlint.semantics.origins import Origins
-from devlint.semantics.tree import dotted
+from devlint.units import Unit
 
-_AUTOCAST = frozenset(("torch.amp.autocast", "torch.cuda.amp.autocast"))
 _FUNCTION = "torch.nn.functional.binary_cross_entropy"
 _CLASS = "torch.nn.BCELoss"
 
 
 class BceInAutocast(Check):
-    rules = (
-        Rule(
-            "TDL413", "bce-in-autocast", "`binary_cross_entropy` or `BCELoss` under an autocast of CUDA, which raises"
-        ),
-    )
+    rules = (Rule("TDL413", "bce-in-autocast", "`BCELoss` under CUDA autocast raises"),)
     triggers = (("autocast",),)
-    patterns = (r"autocast\s*\(",)
 
     def __init__(self, file: File) -> None:
         super().__init__(file)
+        self._autocasts = Autocasts(file)
         self._origins = Origins(file)
-
-    @classmethod
-    def wants(cls, unit: object, names: object) -> bool:
-        """Only where the file has such a loss."""
-        text = unit.source.text  # type: ignore[attr-defined]
-        return ("BCELoss" in text or "binary_cross_entropy" in text) and super().wants(unit, names)  # type: ignore[arg-type]
+        self._possible = not file.words.isdisjoint(("BCELoss", "binary_cross_entropy"))
 
     def visit_Call(self, node: cst.Call) -> None:
-        if self.name(node.func) != _FUNCTION and not self._is_bce(node):
+        if not self._possible:
             return
-        block = self._autocast_around(node)
-        if block is None:
+        around = self._autocasts.around(node, self.unit)
+        if around is None or self._autocasts.is_off(around) or not self._is_bce(node):
             return
-        name = self.code(node.func)
+        if not self._autocasts.may_be_cuda(around, self._unit_of(around)):
+            return
+        code = self.code(node.func) or "BCELoss"
         self.report(
             node,
             "TDL413",
-            f"`{name}` takes probabilities, and CUDA's autocast refuses it (`unsafe to autocast`); give the logits to "
-            "`binary_cross_entropy_with_logits` or `nn.BCEWithLogitsLoss`, or compute the loss outside of the block in float32",
-            evidence=[(block, "autocast begins here")],
+            f"`{code}` is refused by autocast on CUDA: this raises a RuntimeError; leave the sigmoid out and call "
+            "`binary_cross_entropy_with_logits` or `BCEWithLogitsLoss`, or compute the loss under `autocast(enabled=False)`",
+            evidence=[(around, "autocast begins here")] if self._unit_of(around) is self.unit else [],
         )
 
-    def _is_bce(self, node: cst.Call) -> bool:
-        """Whether the callee is surely an `nn.BCELoss`."""
-        if not isinstance(node.func, (cst.Name, cst.Attribute)) or self.name(node.func):
-            return isinstance(node.func, cst.Call) and self.name(node.func.func) == _CLASS
-        if dotted(node.func).startswith("self.") or isinstance(node.func, cst.Name):
-            origins = self._origins.of(node.func, self.unit)
-            return bool(origins) and all(
-                origin is not None
-                and isinstance(origin.node, cst.Call)
-                and self.file.names.qualified(self._made(origin.node).func, origin.unit) == _CLASS
-                for origin in origins
-            )
-        return False
+    def _unit_of(self, node: cst.CSTNode) -> Unit:
+        return next((unit for unit in self.file.units if node in unit.parents), self.unit)
 
-    def _made(self, node: cst.Call) -> cst.Call:
-        """The constructor's call at the head of `nn.BCELoss().to(device)`."""
-        while isinstance(node.func, cst.Attribute) and isinstance(node.func.value, cst.Call):
-            node = node.func.value
-        return node
-
-    def _autocast_around(self, node: cst.CSTNode) -> cst.Call | None:
-        """The innermost autocast block around `node`, where it may be CUDA's and is not switched off."""
-        above = self.enclosing(node, cst.With, cst.FunctionDef)
-        while isinstance(above, cst.With):
-            for item in above.items:
-                call = item.item
-                if isinstance(call, cst.Call) and self.name(call.func) in _AUTOCAST:
-                    if self.name(call.func) == "torch.amp.autocast":
-                        device = argument(call, "device_type", 0)
-                        if device is None or string_value(device.value) == "cpu":
-                            return None
-                    off = keyword_is(call, "enabled", "False") or (
-                        self.name(call.func) == "torch.cuda.amp.autocast"
-                        and bool(call.args)
-                        and isinstance(call.args[0].value, cst.Name)
-                        and call.args[0].value.value == "False"
-                    )
-                    return None if off else call
-            above = self.enclosing(above, cst.With, cst.FunctionDef)
-        return None
+    def _is_bce(self, call: cst.Call) -> bool:
+        name = self.name(call.func)
+        if name == _FUNCTION:
+            return True
+        if name.startswith("torch."):
+            return False
+        origins = self._origins.of(call.func, self.unit)
+        return bool(origins) and all(
+            origin is not None
+            and isinstance(origin.node, cst.Call)
+            and self.file.names.qualified(origin.node.func, origin.unit) == _CLASS
+            for origin in origins
+        )

@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 
-from devlint.checks.base import Check, Rule
+from devlint.checks.base import Check, File, Rule
 from devlint.edits import insert_after, insert_before, replace, statement_of
 from devlint.findings import Fix
 from devlint.lazycst import cst
+from devlint.semantics.autocast import Autocasts
 from devlint.semantics.paths import Paths
 from devlint.semantics.training import code_below, is_backward, looks_like_optimizer, method_call
 from devlint.semantics.tree import dotted
@@ -44,6 +45,10 @@ class GradScalerProtocol(Check):
     )
     triggers = (("scale", "step", "unscale_"), ("backward", "step"))
     patterns = (r"\bscaler|_scaler|Scaler|\.unscale_\(",)
+
+    def __init__(self, file: File) -> None:
+        super().__init__(file)
+        self._autocasts = Autocasts(file)
 
     def visit_FunctionDef(self, node: cst.FunctionDef) -> None:
         self._scope(node.body, node)
@@ -95,7 +100,8 @@ class GradScalerProtocol(Check):
         if not isinstance(node, cst.Call):
             return None
         if not isinstance(node.func, cst.Attribute):
-            return _Event("clip", node) if dotted(node.func) in _CLIPS else None
+            named = dotted(node.func) in _CLIPS or self.name(node.func).rpartition(".")[2] in _CLIPS
+            return _Event("clip", node) if named else None
         method, receiver = node.func.attr.value, node.func.value
         name = dotted(receiver)
         if method in _CLIPS and "accelerator" not in name and "fabric" not in name:
@@ -107,15 +113,20 @@ class GradScalerProtocol(Check):
             if name in scaled:
                 return _Event("scale", node, self._any_scaler())
             return _Event("backward", node) if is_backward(node) or "accelerator" in name else None
-        if method == "step" and "scaler" in name.lower() and node.args:
+        if method == "step" and node.args and self._is_scaler(receiver):
             return _Event("step", node, name, self.unit.module.code_for_node(node.args[0].value))
         if method == "unscale_" and node.args:
             return _Event("unscale", node, name, self.unit.module.code_for_node(node.args[0].value))
-        if method == "update" and "scaler" in name.lower():
+        if method == "update" and self._is_scaler(receiver):
             return _Event("update", node, name)
         if method == "step" and not node.args and looks_like_optimizer(name):
             return _Event("bypass", node, "", name)
         return None
+
+    def _is_scaler(self, node: cst.BaseExpression) -> bool:
+        """Whether an expression is called a scaler, or is a `GradScaler` of this file."""
+        name = dotted(node)
+        return "scaler" in name.lower() or (bool(name) and self._autocasts.scaler(node, self.unit) is not None)
 
     def _any_scaler(self) -> str:
         return next((dotted(n.func.value) for n in self.unit.nodes if method_call(n, "scale")), "scaler")  # type: ignore[attr-defined]
@@ -133,8 +144,8 @@ class GradScalerProtocol(Check):
         kinds = {event.kind for event in everything}
         for path in paths:
             self._clipped(path.events)
-            if "step" not in kinds and "unscale" not in kinds and "backward" not in kinds:
-                self._bypassed(path.events)
+            if "step" not in kinds and "unscale" not in kinds:
+                self._bypassed(path.events, mendable="backward" not in kinds)
             if "scale" not in kinds:
                 self._unscaled_loss(path.events)
             if repeats and "update" not in kinds and "update" not in self.unit.words:
@@ -168,12 +179,15 @@ class GradScalerProtocol(Check):
             evidence=[(step.node, "the scaler would have unscaled them only here")],
         )
 
-    def _bypassed(self, events: tuple[_Event, ...]) -> None:
+    def _bypassed(self, events: tuple[_Event, ...], *, mendable: bool) -> None:
         scale = next((event for event in events if event.kind == "scale"), None)
         roots = {target.partition(".")[0] for targets in self.file.names.aliases.values() for target in targets}
         if scale is None or not roots.isdisjoint(_WRAPPERS):
             return
         for event in events[events.index(scale) :]:
+            if event.kind == "backward":
+                # What steps now may hold the gradients of another loss.
+                return
             if event.kind == "bypass":
                 new = f"{scale.scaler}.step({event.optimizer})"
                 self.report(
@@ -181,7 +195,8 @@ class GradScalerProtocol(Check):
                     "TDL403",
                     f"`{event.optimizer}.step()` applies gradients that are multiplied by the loss scale; step by `{new}`, then "
                     f"`{scale.scaler}.update()`",
-                    fix=Fix(f"Step by `{new}`", (replace(self.unit, event.node, new),), "unsafe"),
+                    # The other ways, whose loss is not scaled, need the plain step.
+                    fix=Fix(f"Step by `{new}`", (replace(self.unit, event.node, new),), "unsafe") if mendable else None,
                     evidence=[(scale.node, "the loss is scaled here")],
                 )
                 return
