@@ -6,6 +6,7 @@ from devlint.checks.base import Check, Rule
 from devlint.edits import has_unpacking
 from devlint.lazycst import cst
 from devlint.semantics.data_loader import DATA_LOADER, is_literal, is_set, option
+from devlint.semantics.origins import Origins
 
 
 class ConflictingArguments(Check):
@@ -38,8 +39,18 @@ class ConflictingArguments(Check):
             )
 
     def _given(self, arg: cst.Arg | None) -> bool:
-        """Whether an argument is surely not None: a call, or a name that no condition stands behind."""
-        return is_set(arg) and arg is not None and isinstance(arg.value, cst.Call)
+        """Whether an argument is surely not None: a call, or a name that only calls of torch's samplers are bound to."""
+        if not is_set(arg) or arg is None:
+            return False
+        if isinstance(arg.value, cst.Call):
+            return True
+        origins = Origins(self.file).of(arg.value, self.unit) if isinstance(arg.value, cst.Name) else []
+        return bool(origins) and all(
+            origin is not None
+            and isinstance(origin.node, cst.Call)
+            and self.file.names.qualified(origin.node.func, origin.unit).startswith("torch.utils.data.")
+            for origin in origins
+        )
 
     def _report(self, node: cst.Call, what: str) -> None:
         self.report(node, "TDL307", f"{what}; as it is, it raises a ValueError")

@@ -9,6 +9,7 @@ from devlint.checks.base import Check, Rule
 from devlint.edits import add_argument, argument, has_unpacking
 from devlint.findings import Fix
 from devlint.lazycst import cst
+from devlint.semantics.calls import move_of
 from devlint.semantics.tree import dotted
 
 # Each loader, and the position at which it takes map_location.
@@ -48,6 +49,7 @@ class TorchLoad(Check):
         used = list(self._uses(node))
         if argument(node, "map_location", _LOADERS[loader]) is None:
             checkpoint = loader in _ALWAYS_STATE or any(self._as_checkpoint(use) for use in used)
+            checkpoint = checkpoint or any(self._moved(use) or self._handed_back(use) for use in used)
             if checkpoint and not self._guarded(node) and not self._saved_here(node):
                 self._report_location(node, loader)
         if loader == "torch.load" and argument(node, "weights_only") is None and self._weights_only_by_default():
@@ -107,6 +109,37 @@ class TorchLoad(Check):
             if isinstance(above, cst.Call) and isinstance(at, cst.Arg):
                 return isinstance(above.func, cst.Attribute) and above.func.attr.value == "load_state_dict"
             at, above = above, self.parent(above)
+        return False
+
+    def _moved(self, use: cst.CSTNode) -> bool:
+        """Whether the value is moved to a device, as tensors and modules are."""
+        above = self.parent(use)
+        call = self.parent(above) if isinstance(above, cst.Attribute) and above.value is use else None
+        return isinstance(call, cst.Call) and call.func is above and move_of(call) is not None
+
+    def _handed_back(self, use: cst.CSTNode) -> bool:
+        """Whether a function of the file returns the value, and a caller hands it, or an entry, to `load_state_dict`."""
+        function = self.enclosing(use, cst.FunctionDef)
+        if function is None or not isinstance(self.parent(use), cst.Return):
+            return False
+        name = function.name.value
+        for unit in self.file.units:
+            if name not in unit.words or "load_state_dict" not in unit.words or unit is self.unit:
+                continue
+            for node in unit.below(unit.module):
+                if (
+                    isinstance(node, cst.Assign)
+                    and isinstance(node.value, cst.Call)
+                    and dotted(node.value.func) == name
+                ):
+                    held = {dotted(node.targets[0].target)}
+                    for other in unit.below(unit.enclosing(node, cst.FunctionDef) or unit.module):
+                        if isinstance(other, cst.Assign) and isinstance(other.value, cst.Subscript):
+                            if dotted(other.value.value) in held:
+                                held.add(dotted(other.targets[0].target))
+                        elif isinstance(other, cst.Call) and dotted(other.func).endswith("load_state_dict"):
+                            if any(dotted(inner) in held for arg in other.args for inner in unit.below(arg)):
+                                return True
         return False
 
     def _as_module(self, use: cst.CSTNode) -> bool:

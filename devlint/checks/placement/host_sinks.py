@@ -46,7 +46,11 @@ class HostSinks(MeetCheck):
         if meet.kind == "numpy" and place.kind == "accelerator":
             self._report("TDL107", meet, operand, "NumPy cannot read it there; copy it first: `.cpu()`")
         elif meet.kind == "lengths" and place.kind != "cpu":
-            if place.kind == "accelerator" or (place.kind == "input" and self._moved_by_caller(place.symbol)):
+            name = operand.value.name if isinstance(operand.node, cst.Name) else ""
+            computed = meet.in_forward and name != place.symbol and not re.search(r"len|size|num", place.symbol, re.I)
+            if place.kind == "accelerator" or (
+                place.kind == "input" and (computed or self._moved_by_caller(place.symbol))
+            ):
                 self._report(
                     "TDL108", meet, operand, "the lengths must be on the CPU: `.cpu()`, which costs nothing there"
                 )

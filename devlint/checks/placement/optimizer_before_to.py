@@ -54,6 +54,17 @@ class OptimizerBeforeTo(Check):
                     continue
                 self._moved(value, target, optimizers)
 
+    def _mended_behind(self, move: cst.Call, name: str) -> bool:
+        """Whether the optimizer is built anew behind the move, or its state is moved by hand."""
+        scope = self.enclosing(move, cst.FunctionDef) or self.unit.module
+        for node in self.unit.below(scope):
+            if self.unit.index_of(node) > self.unit.index_of(move):
+                if isinstance(node, cst.Assign) and dotted(node.targets[0].target) == name:
+                    return True
+                if isinstance(node, cst.Attribute) and node.attr.value == "state" and dotted(node.value) == name:
+                    return True
+        return False
+
     def _moved(self, value: cst.Call, target: str, optimizers: dict[str, tuple[str, cst.Call, str]]) -> None:
         move = move_of(value)
         if move is None or move.to_cpu:
@@ -64,6 +75,8 @@ class OptimizerBeforeTo(Check):
         if model not in optimizers or (target and target != model):
             return
         name, built, kind = optimizers.pop(model)
+        if self._mended_behind(value, name):
+            return
         if copied:
             why = f"`{name}` holds the parameters of the old `{model}`, and the copy is never trained"
         else:

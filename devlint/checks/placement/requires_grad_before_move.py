@@ -72,12 +72,17 @@ class RequiresGradBeforeMove(Check):
 
     def _keeps_its_gradient(self, node: cst.Assign, name: str) -> bool:
         """Whether the copy is made a leaf again, or is told to keep its gradient."""
-        return any(
-            isinstance(other, cst.Attribute)
-            and other.attr.value in ("retain_grad", "requires_grad_", "detach", "detach_", "requires_grad")
-            and dotted(other.value) == name
-            for other in self.unit.below(self._scope(node))
-        )
+        for other in self.unit.below(self._scope(node)):
+            if isinstance(other, cst.Attribute) and dotted(other.value) == name:
+                if other.attr.value in ("retain_grad", "requires_grad_", "detach_", "requires_grad"):
+                    return True
+            elif isinstance(other, cst.Assign) and other is not node and dotted(other.targets[0].target) == name:
+                if any(
+                    isinstance(inner, cst.Attribute) and inner.attr.value == "detach"
+                    for inner in self.unit.below(other)
+                ):
+                    return True
+        return False
 
     def _uses(self, node: cst.Assign, name: str) -> Iterator[cst.CSTNode]:
         """Where an optimizer is given the copy, or its gradient is read, after the move."""

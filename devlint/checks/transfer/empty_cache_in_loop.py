@@ -6,13 +6,18 @@ from devlint.checks.base import Check, Rule
 from devlint.edits import delete_statement
 from devlint.findings import Fix
 from devlint.lazycst import cst
+from devlint.semantics.data_loader import DATA_LOADER
+from devlint.semantics.origins import Origins
 from devlint.semantics.training import code_below, is_backward
+from devlint.semantics.tree import dotted
 
 _CALLS = frozenset(f"torch.{name}.empty_cache" for name in ("cuda", "xpu", "mps", "accelerator", "accelerator.memory"))
 
 
 class EmptyCacheInLoop(Check):
-    rules = (Rule("TDL211", "empty-cache-in-loop", "`empty_cache()` in every step of a training loop", fix="unsafe"),)
+    rules = (
+        Rule("TDL211", "empty-cache-in-loop", "`empty_cache()` in every step of a loop over batches", fix="unsafe"),
+    )
     triggers = (("empty_cache",), ("for", "while"))
 
     def visit_Call(self, node: cst.Call) -> None:
@@ -32,7 +37,7 @@ class EmptyCacheInLoop(Check):
             for inner in code_below(self.unit, loop.body)
             if is_backward(inner) and self.enclosing(inner, cst.For, cst.While) is loop
         ]
-        if not steps:
+        if not steps and not self._draws_batches(loop):
             return
         edit = delete_statement(self.unit, statement)
         self.report(
@@ -41,4 +46,21 @@ class EmptyCacheInLoop(Check):
             "this gives the cached memory back in every step, and the next step has to ask the driver for it again, which "
             "waits for the device; leave it out, or call it once an epoch",
             fix=Fix("Leave it out", (edit,), "unsafe") if edit else None,
+        )
+
+    def _draws_batches(self, loop: cst.For | cst.While) -> bool:
+        """Whether a loop surely runs over a DataLoader."""
+        source: cst.BaseExpression | None = loop.iter if isinstance(loop, cst.For) else None
+        while (
+            isinstance(source, cst.Call) and source.args and dotted(source.func) in ("enumerate", "tqdm", "tqdm.tqdm")
+        ):
+            source = source.args[0].value
+        if source is None:
+            return False
+        origins = Origins(self.file).of(source, self.unit)
+        return bool(origins) and all(
+            origin is not None
+            and isinstance(origin.node, cst.Call)
+            and self.file.names.qualified(origin.node.func, origin.unit) == DATA_LOADER
+            for origin in origins
         )

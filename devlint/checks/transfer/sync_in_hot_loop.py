@@ -11,6 +11,8 @@ from devlint.semantics.tree import dotted
 
 _SYNCS = ("item", "tolist", "cpu", "numpy")
 _MANY = 4
+_WAITS = frozenset(("torch.cuda.synchronize", "torch.accelerator.synchronize"))
+_MEASURES = re.compile(r"\btime\b|timer|perf|profil|Event\(|stream|bench|distributed", re.I)
 
 
 class SyncInHotLoop(Check):
@@ -21,8 +23,8 @@ class SyncInHotLoop(Check):
             "several waits for the device in every step of a training loop, or one for every parameter",
         ),
     )
-    triggers = (("item", "tolist", "cpu", "numpy"), ("for", "while"))
-    patterns = (r"\.(?:item|tolist|cpu|numpy)\(\)",)
+    triggers = (("item", "tolist", "cpu", "numpy", "synchronize"), ("for", "while"))
+    patterns = (r"\.(?:item|tolist|cpu|numpy|synchronize)\(\)",)
 
     def visit_For(self, node: cst.For) -> None:
         self._training(node)
@@ -44,6 +46,20 @@ class SyncInHotLoop(Check):
                 evidence=[(sync, "another one") for sync in syncs[1:4]],
             )
         for node in nodes:
+            if self._is_wait(node) and not self._now_and_then(node, loop):
+                self.report(
+                    node,
+                    "TDL207",
+                    "this waits for the device in every step, which then has nothing to do; only timing needs it",
+                )
+                return
+            if method_call(node, "item") and self._over_elements(node, loop) and not self._now_and_then(node, loop):
+                self.report(
+                    node,
+                    "TDL207",
+                    "this waits for the device once for every element, in every step; compare whole tensors, and read the result once",
+                )
+                return
             if (
                 method_call(node, "item", "tolist")
                 and self._over_parameters(node)
@@ -55,6 +71,24 @@ class SyncInHotLoop(Check):
                     "this waits for the device once for every parameter, in every step; keep the sum a tensor, and read it once",
                 )
                 return
+
+    def _is_wait(self, node: cst.CSTNode) -> bool:
+        """Whether a step ends with `torch.cuda.synchronize()`, in a file that measures and shares nothing."""
+        if (
+            not isinstance(node, cst.Call)
+            or self.name(node.func) not in _WAITS
+            or not isinstance(self.parent(node), cst.Expr)
+        ):
+            return False
+        return _MEASURES.search(self.file.source.text) is None
+
+    def _over_elements(self, node: cst.CSTNode, loop: cst.CSTNode) -> bool:
+        """Whether a loop over the elements of a batch, inside of the training loop, is around the node."""
+        inner = self._loop_of(node)
+        if not isinstance(inner, cst.For) or inner is loop:
+            return False
+        source = self.unit.module.code_for_node(inner.iter).strip()
+        return re.fullmatch(r"range\((?:\w+\.(?:size\(0\)|shape\[0\])|len\(\w+\))\)", source) is not None
 
     def _now_and_then(self, node: cst.CSTNode, loop: cst.CSTNode) -> bool:
         """Whether a test such as `if step % 100 == 0` or `if debug` leaves most steps alone."""

@@ -12,6 +12,8 @@ from devlint.semantics.flow.meets import Loaded, Meet, Operand
 from devlint.semantics.flow.methods import Methods
 from devlint.semantics.flow.values import CPU, CPU0, HOST, UNKNOWN, Place, Step, Value
 
+_NO_TENSOR = frozenset(("torch.equal", "torch.allclose"))
+
 
 class Calls(Methods):
     """Evaluates calls."""
@@ -73,13 +75,16 @@ class Calls(Methods):
                 self.world.notes.meet(Meet("lengths", node, self.unit, (shown,), self.in_module))
             return UNKNOWN
         if name in api.LOSSES:
-            return self._combine("loss", node, *(o for o in operands if o.value.kind == "tensor"))
+            one_a_class = name.rpartition(".")[2] in ("cross_entropy", "nll_loss")
+            given = [o for o in operands if o.value.kind == "tensor"]
+            return self._combine("loss", node, *(_weight(o) if one_a_class else o for o in given))
         if name in api.LOSS_CLASSES:
             weight = next((o for o in operands if o.keyword in ("weight", "pos_weight")), None)
             if weight is None and operands and not operands[0].keyword and first.kind == "tensor":
                 weight = operands[0]
             value = weight.value if weight is not None else UNKNOWN
-            place = CPU if value.place == CPU0 and not _is_number(value) else value.place
+            one_a_class = name in ("torch.nn.CrossEntropyLoss", "torch.nn.NLLLoss")
+            place = CPU if one_a_class and value.place == CPU0 and not _is_number(value) else value.place
             return Value("loss", place, value.source, value.steps, value.creator, name=name)
         if name == "torch.nn.Parameter":
             return Value("tensor", first.place, "registered", first.steps, first.creator)
@@ -113,7 +118,9 @@ class Calls(Methods):
                 items = operand.value.items if operand.value.kind == "container" else None
                 inner = [Operand(operand.node, value) for value in items.values()] if items else []
                 flat += inner or [operand]
-            return self._combine("operation", node, *flat)
+            result = self._combine("operation", node, *flat)
+            # Whatever the operands are, the result is a tensor.
+            return Value("tensor", None, "result") if result is UNKNOWN and name not in _NO_TENSOR else result
         tensors = [operand.value for operand in operands if operand.value.kind == "tensor"]
         if len(tensors) == 1 and not any(operand.value.kind == "unknown" for operand in operands[:1]):
             return (
@@ -165,6 +172,14 @@ class Calls(Methods):
         if self.world.default_device(node, self.unit):
             return Value("tensor", None)
         return Value("tensor", CPU0 if _zero_dim(node, name) else CPU, "factory", (step,), step, inputs=inputs)
+
+
+def _weight(operand: Operand) -> Operand:
+    """The weights of classes have a dimension, though `torch.tensor(weights)` does not show it."""
+    value = operand.value
+    if operand.keyword == "weight" and value.place == CPU0 and not _is_number(value):
+        return Operand(operand.node, replace(value, place=CPU), operand.keyword)
+    return operand
 
 
 def _is_on_accelerator(value: Value) -> bool:

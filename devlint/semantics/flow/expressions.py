@@ -133,7 +133,9 @@ class Expressions:
                     if base.place == CPU and not mixes(base, value):
                         # It fails here: what would come of it says nothing more. (The reverse is legal.)
                         return Value("tensor", None)
-            sliced = any(isinstance(part.slice, cst.Slice) for part in node.slice)
+            sliced = any(isinstance(part.slice, cst.Slice) for part in node.slice) or any(
+                map(_adds_a_dimension, indices)
+            )
             masked = any(
                 (value.is_tensor and not value.maybe_scalar) or isinstance(index, (cst.UnaryOperation, cst.Comparison))
                 for index, value in zip(indices, values, strict=True)
@@ -268,6 +270,10 @@ class Expressions:
         joined = join(one, other)
         if joined is not UNKNOWN or test is None:
             return joined
+        if isinstance(test, cst.Comparison) and isinstance(test.comparisons[0].operator, cst.Is):
+            # `if h is None: h = torch.zeros(…)`: whoever leaves it out gets what is made here.
+            if one.kind == "tensor" and one.place == CPU and one.source == "factory":
+                return one
         for moved, kept in ((one, other), (other, one)):
             same = moved.kind in ("tensor", "module", "batch") and kept.kind in (moved.kind, "unknown")
             if same and moved.place is not None and moved.place.kind == "accelerator":
@@ -358,6 +364,11 @@ class Expressions:
             return False
         # `x.device` of something unknown is wherever x is, which may be the CPU.
         return not root or api.OPTIONS_NAME.search(root) is not None
+
+
+def _adds_a_dimension(index: cst.BaseExpression) -> bool:
+    """Whether an index is `...` or `None`, after which a tensor has dimensions for sure."""
+    return isinstance(index, cst.Ellipsis) or (isinstance(index, cst.Name) and index.value == "None")
 
 
 def _literal_place(text: str) -> Place | None:

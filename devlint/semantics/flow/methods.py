@@ -142,7 +142,9 @@ class Methods(Expressions):
             if place is None or method == "type_as":
                 return UNKNOWN
             held = dotted(node.func.value) if isinstance(node.func, cst.Attribute) else ""
-            kind: Kind = "module" if api.MODULE_NAME.search(held) else "tensor"
+            made = node.func.value if isinstance(node.func, cst.Attribute) else None
+            of_class = dotted(made.func).rpartition(".")[2][:1].isupper() if isinstance(made, cst.Call) else False
+            kind: Kind = "module" if of_class or api.MODULE_NAME.search(held) else "tensor"
             result = Value(kind, place, "moved", (step,))
         elif base.kind == "device":
             return base
