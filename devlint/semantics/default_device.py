@@ -25,9 +25,19 @@ def default_device(file: File) -> tuple[cst.BaseExpression, cst.Call, Unit] | No
         for node in unit.below(unit.module):
             if isinstance(node, cst.Call) and file.names.qualified(node.func, unit) in _SETTERS and node.args:
                 place = node.args[0].value
-                if _may_be_an_accelerator(file, place, unit):
+                if _may_be_an_accelerator(file, place, unit) and not _for_a_block(node, unit):
                     return place, node, unit
     return None
+
+
+def _for_a_block(node: cst.Call, unit: Unit) -> bool:
+    """Whether a context manager sets the default, and puts it back."""
+    function = unit.enclosing(node, cst.FunctionDef)
+    if function is None:
+        return False
+    return function.name.value in ("__enter__", "__exit__") or any(
+        isinstance(inner, cst.Yield) for inner in unit.below(function)
+    )
 
 
 def _may_be_an_accelerator(file: File, node: cst.BaseExpression, unit: Unit) -> bool:
