@@ -10,7 +10,7 @@ from devlint.semantics.flow import api
 from devlint.semantics.flow.evidence import Evidence
 from devlint.semantics.flow.interpreter import Run, result_of
 from devlint.semantics.flow.meets import Operand
-from devlint.semantics.flow.values import HOME, HOST, UNKNOWN, Source, Step, Value
+from devlint.semantics.flow.values import HOME, UNKNOWN, Source, Step, Value
 from devlint.semantics.tree import dotted
 from devlint.units import Unit
 
@@ -166,10 +166,8 @@ class Helpers(Evidence):
         if value.place == HOME and helper.receiver is not None:
             place = helper.receiver.place
             return replace(value, place=place) if place is not None else Value(value.kind)
-        if value.place.kind == "input" and value.source == "parameter":
-            known = given.get(value.place.symbol, UNKNOWN)
-            if known.kind == "unknown" and value.place.symbol in given:
-                return HOST if value.kind == "host" else Value(value.kind)
+        if value.place.kind == "input" and given.get(value.place.symbol, value).kind == "unknown":
+            return Value(value.kind)
         return value
 
 
