@@ -37,21 +37,20 @@ class LoopInvariantTransfer(Check):
             # A module or a batch that is moved in place: the second time copies nothing.
             return
         loops = self._loops(node)
-        if not loops or not any(self._is_training(loop) for loop in loops):
+        if not any(self._is_training(loop) for loop in loops):
             return
-        outermost = loops[-1]
-        bound = {found for inner in self.unit.below(outermost) for found in bound_at(inner)}
+        bound = {found for inner in self.unit.below(loops[-1]) for found in bound_at(inner)}
         if any(isinstance(inner, cst.Name) and inner.value in bound for inner in self.unit.below(node)):
             return
-        binding = self._binding(node, name, outermost)
-        if binding is None or self._changes(name, outermost) or self._result_changes(node, outermost):
+        binding = self._binding(node, name, loops[-1])
+        if binding is None or self._changes(name, loops[-1]) or self._result_changes(node, loops[-1]):
             return
         self.report(
             node,
             "TDL208",
             f"`{name}` is not assigned in this loop, and every step copies it to `{move.device}` again: write "
             f"`{name} = {self.code(node)}` before the loop",
-            evidence=[(binding, f"`{name}` is bound here, outside the loop"), (outermost, "the loop")],
+            evidence=[(binding, f"`{name}` is bound here, outside the loop"), (loops[-1], "the loop")],
         )
 
     def _loops(self, node: cst.CSTNode) -> list[cst.CSTNode]:
@@ -64,7 +63,7 @@ class LoopInvariantTransfer(Check):
                     # The head of a `for` and the `else` run once.
                     child, above = above, self.parent(above)
                     continue
-                if any(self._leaves(statement) for statement in above.body.body):
+                if any(_leaves(statement) for statement in above.body.body):
                     return []
                 found.append(above)
             elif type(above).__name__ in _COMPREHENSIONS:
@@ -75,11 +74,6 @@ class LoopInvariantTransfer(Check):
                 return []
             child, above = above, self.parent(above)
         return found
-
-    def _leaves(self, statement: cst.CSTNode) -> bool:
-        return isinstance(statement, cst.SimpleStatementLine) and any(
-            isinstance(small, (cst.Break, cst.Return)) for small in statement.body
-        )
 
     def _is_training(self, loop: cst.CSTNode) -> bool:
         """Whether the loop goes through a loader, or takes the step or the gradients itself."""
@@ -142,9 +136,14 @@ class LoopInvariantTransfer(Check):
                 if inner.attr.value.endswith("_") or isinstance(self.parent(inner), cst.AssignTarget):
                     return True
             elif isinstance(inner, (cst.AugAssign, cst.AssignTarget)):
-                target = inner.target
+                target: cst.BaseExpression | cst.BaseAssignTargetExpression = inner.target
                 while isinstance(target, (cst.Subscript, cst.Attribute)):
                     target = target.value
                 if isinstance(target, cst.Name) and target.value in names and inner not in above.targets:
                     return True
         return False
+
+
+def _leaves(statement: cst.CSTNode) -> bool:
+    kinds = (cst.Break, cst.Return)
+    return isinstance(statement, cst.SimpleStatementLine) and any(isinstance(small, kinds) for small in statement.body)
