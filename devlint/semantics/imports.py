@@ -248,7 +248,7 @@ def _bound_names(unit: Unit) -> dict[cst.CSTNode, frozenset[str]]:
             around.append((unit.end_of(node), node))
             found[node], freed[node] = set(), set()
         elif around:
-            names = list(_bound_at(node))
+            names = list(bound_at(node))
             if names:
                 for _, scope in around:
                     found[scope].update(names)
@@ -257,7 +257,7 @@ def _bound_names(unit: Unit) -> dict[cst.CSTNode, frozenset[str]]:
     return {scope: frozenset(names - freed[scope]) for scope, names in found.items()}
 
 
-def _bound_at(node: cst.CSTNode) -> Iterator[str]:
+def bound_at(node: cst.CSTNode) -> Iterator[str]:
     """The names that one node binds."""
     kind = type(node)
     targets: list[cst.CSTNode] = []
