@@ -65,6 +65,18 @@ class Origins:
                 found.append(Origin(place.node, place.unit))
         return found
 
+    def makers(self, node: cst.BaseExpression, unit: Unit) -> frozenset[str]:
+        """The qualified names of the calls that made what `node` stands for; none where it may be anything else.
+
+        A call of what nothing is known of has an empty name.
+        """
+        made: set[str] = set()
+        for origin in self.of(node, unit):
+            if origin is None or not isinstance(origin.node, cst.Call):
+                return frozenset()
+            made.add(self._file.names.qualified(origin.node.func, origin.unit))
+        return frozenset(made)
+
     def _is_variable(self, node: cst.BaseExpression, unit: Unit) -> bool:
         if not isinstance(node, cst.Name) or node.value in ("True", "False", "None"):
             return False

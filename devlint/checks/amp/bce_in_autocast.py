@@ -48,10 +48,4 @@ class BceInAutocast(Check):
             return True
         if name.startswith("torch."):
             return False
-        origins = self._origins.of(call.func, self.unit)
-        return bool(origins) and all(
-            origin is not None
-            and isinstance(origin.node, cst.Call)
-            and self.file.names.qualified(origin.node.func, origin.unit) == _CLASS
-            for origin in origins
-        )
+        return self._origins.makers(call.func, self.unit) == {_CLASS}

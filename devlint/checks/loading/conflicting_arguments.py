@@ -44,13 +44,8 @@ class ConflictingArguments(Check):
             return False
         if isinstance(arg.value, cst.Call):
             return True
-        origins = Origins(self.file).of(arg.value, self.unit) if isinstance(arg.value, cst.Name) else []
-        return bool(origins) and all(
-            origin is not None
-            and isinstance(origin.node, cst.Call)
-            and self.file.names.qualified(origin.node.func, origin.unit).startswith("torch.utils.data.")
-            for origin in origins
-        )
+        makers = Origins(self.file).makers(arg.value, self.unit) if isinstance(arg.value, cst.Name) else ()
+        return bool(makers) and all(maker.startswith("torch.utils.data.") for maker in makers)
 
     def _report(self, node: cst.Call, what: str) -> None:
         self.report(node, "TDL307", f"{what}; as it is, it raises a ValueError")

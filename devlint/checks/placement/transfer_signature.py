@@ -64,10 +64,5 @@ class TransferSignature(Check):
             )
 
     def _is_optimizer(self, node: cst.BaseExpression) -> bool:
-        origins = Origins(self.file).of(node, self.unit)
-        return bool(origins) and all(
-            origin is not None
-            and isinstance(origin.node, cst.Call)
-            and self.file.names.qualified(origin.node.func, origin.unit).startswith("torch.optim.")
-            for origin in origins
-        )
+        makers = Origins(self.file).makers(node, self.unit)
+        return bool(makers) and all(maker.startswith("torch.optim.") for maker in makers)

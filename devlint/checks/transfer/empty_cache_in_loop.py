@@ -55,12 +55,4 @@ class EmptyCacheInLoop(Check):
             isinstance(source, cst.Call) and source.args and dotted(source.func) in ("enumerate", "tqdm", "tqdm.tqdm")
         ):
             source = source.args[0].value
-        if source is None:
-            return False
-        origins = Origins(self.file).of(source, self.unit)
-        return bool(origins) and all(
-            origin is not None
-            and isinstance(origin.node, cst.Call)
-            and self.file.names.qualified(origin.node.func, origin.unit) == DATA_LOADER
-            for origin in origins
-        )
+        return source is not None and Origins(self.file).makers(source, self.unit) == {DATA_LOADER}
