@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from devlint.lazycst import cst
 from devlint.units import Unit
@@ -11,6 +12,15 @@ _FALLBACK = re.compile(r"ImportError|ModuleNotFoundError|AttributeError|Exceptio
 _VERSION = re.compile(
     r"version|hasattr|\bdir\(|parse\(|signature|TORCH_\w*(?:GE|LT|HAS|VER|\d)|_ge_|_lt_|is_torch_", re.I
 )
+
+
+def choices(unit: Unit, node: cst.CSTNode) -> Iterator[cst.If | cst.IfExp]:
+    """Each `if` and conditional expression of which a branch, not the test, holds `node`; the innermost first."""
+    child, above = node, unit.parents.get(node)
+    while above is not None:
+        if isinstance(above, (cst.If, cst.IfExp)) and child is not above.test:
+            yield above
+        child, above = above, unit.parents.get(above)
 
 
 def is_compatibility_code(unit: Unit, node: cst.CSTNode) -> bool:

@@ -8,7 +8,7 @@ from devlint.checks.base import Check, Rule
 from devlint.edits import add_argument, argument, replace
 from devlint.findings import Edit, Fix
 from devlint.lazycst import cst
-from devlint.semantics.guards import is_compatibility_code
+from devlint.semantics.guards import choices, is_compatibility_code
 from devlint.semantics.imports import Names
 from devlint.semantics.tensor_types import (
     CPU_TYPES,
@@ -92,13 +92,9 @@ class LegacyTensors(Check):
 
     def _picked(self, node: cst.CSTNode) -> bool:
         """Whether a test about devices picks the type: `torch.cuda.FloatTensor if cuda else torch.FloatTensor`."""
-        child, above = node, self.parent(node)
-        while above is not None:
-            if isinstance(above, (cst.IfExp, cst.If)) and child is not above.test:
-                if _DEVICE_TEST.search(self.unit.module.code_for_node(above.test)):
-                    return True
-            child, above = above, self.parent(above)
-        return False
+        return any(
+            _DEVICE_TEST.search(self.unit.module.code_for_node(choice.test)) for choice in choices(self.unit, node)
+        )
 
     def _cpu(self, call: cst.Call, name: str, kind: TensorType) -> None:
         given = argument_kind(call, self.file.names, self.unit)

@@ -10,6 +10,7 @@ from devlint.edits import argument, replace
 from devlint.findings import Edit, Fix
 from devlint.lazycst import cst
 from devlint.semantics.calls import ACCELERATORS, FACTORIES, move_of, string_value
+from devlint.semantics.guards import choices
 from devlint.semantics.training import code_below
 from devlint.semantics.tree import dotted
 
@@ -103,15 +104,10 @@ class MixedCudaAndDevice(Check):
 
     def _chosen(self, node: cst.CSTNode) -> bool:
         """Whether a test about devices, or an attempt that may fail, decides on this move."""
-        child, above = node, self.parent(node)
-        while above is not None:
-            if isinstance(above, (cst.If, cst.IfExp)) and child is not above.test:
-                if re.search(r"cuda|gpu|device|accelerat", self.unit.module.code_for_node(above.test), re.I):
-                    return True
-            elif isinstance(above, cst.Try):
-                return True
-            child, above = above, self.parent(above)
-        return False
+        return self.enclosing(node, cst.Try) is not None or any(
+            re.search(r"cuda|gpu|device|accelerat", self.unit.module.code_for_node(choice.test), re.I)
+            for choice in choices(self.unit, node)
+        )
 
     def _fix(self, node: cst.Call, place: cst.BaseExpression, device: str) -> Fix:
         title = f"Use `{device}`"

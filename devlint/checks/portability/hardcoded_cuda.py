@@ -10,6 +10,7 @@ from devlint.findings import Edit, Fix
 from devlint.lazycst import cst
 from devlint.semantics.calls import ACCELERATORS, FACTORIES, string_value
 from devlint.semantics.flow.values import Value
+from devlint.semantics.guards import choices
 from devlint.semantics.tree import dotted
 
 _MOVES = frozenset(("to", "cuda"))
@@ -84,16 +85,11 @@ class HardcodedCuda(Check):
 
     def _guarded(self, node: cst.Call) -> bool:
         """Whether a test about devices chose this call; that CUDA is available says nothing about the input."""
-        child, above = node, self.parent(node)
-        while above is not None:
-            if isinstance(above, (cst.If, cst.IfExp)) and child is not above.test:
-                test = self.unit.module.code_for_node(above.test).strip()
-                if re.search(r"cuda|gpu|device", test, re.I) and not re.fullmatch(
-                    r"(?:\w+\.)?cuda\.is_available\(\)", test
-                ):
-                    return True
-            child, above = above, self.parent(above)  # type: ignore[assignment]
-        return False
+        tests = (self.unit.module.code_for_node(choice.test).strip() for choice in choices(self.unit, node))
+        return any(
+            re.search(r"cuda|gpu|device", test, re.I) and not re.fullmatch(r"(?:\w+\.)?cuda\.is_available\(\)", test)
+            for test in tests
+        )
 
     def _moved(self, function: cst.FunctionDef, name: str) -> bool:
         """Whether the function puts its own input on a literal device: then all of it is meant to be there."""
