@@ -104,6 +104,8 @@ FACTORY_CALL = (
     rf"\b(?:{_FACTORY_WORDS}|from_numpy|(?:zeros|ones|empty|full|rand|randn)_like|\w*Tensor)\s*\(|\.range\s*\("
 )
 """A regular expression that finds wherever a tensor may be made, for a check's `patterns`."""
+MOVES_OR_DEVICE = re.compile(r"\.(?:to|cuda)\(|device")
+"""Finds code that may put things on a device, or speaks of one."""
 MOVE_CALL = r"\.\s*(?:to|cuda|xpu|mps)\s*\(|device\s*="
 """A regular expression that finds wherever something may be put on a device."""
 

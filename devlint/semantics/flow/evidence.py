@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from devlint.lazycst import cst
-from devlint.semantics.calls import move_of
+from devlint.semantics.calls import MOVES_OR_DEVICE, move_of
 from devlint.semantics.flow import api
 from devlint.semantics.flow.classes import Classes
 from devlint.semantics.flow.values import CPU, Place, Value
@@ -205,7 +205,7 @@ class Evidence(Classes):
             if keyword not in ("", "dataset", "collate_fn", "batch_sampler", "sampler") or not name:
                 continue
             found = self.function(name) if keyword == "collate_fn" else self.class_named(name)
-            if found is not None and re.search(r"\.to\(|\.cuda\(|device", found[0].text):
+            if found is not None and MOVES_OR_DEVICE.search(found[0].text):
                 return False
             if keyword == "collate_fn" and found is None and name != "None":
                 return False

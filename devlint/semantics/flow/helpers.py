@@ -19,10 +19,6 @@ if TYPE_CHECKING:
     from devlint.semantics.flow.world import World
 
 _DEPTH = 3
-# Names of methods that many classes have: that one class of the file defines them says nothing of a receiver.
-_COMMON = frozenset(
-    "forward call step reset update get set run fit train eval test sample save load close start".split()
-)
 
 
 @dataclass(frozen=True)
@@ -86,7 +82,8 @@ class Helpers(Evidence):
     def _only_class_with(self, method: str, receiver: str) -> tuple[Unit, cst.ClassDef] | None:
         """The class of which a receiver of that name must be, if it is one of this file with that method.
 
-        Either its name ends as the class's does (`sampler`, `UniformSampler`), or the method's name is no common one.
+        Either its name ends as the class's does (`sampler`, `UniformSampler`), or the method's has several words, as
+        those that many classes share have not.
         """
         holders = [unit for unit in self.file.units if method in unit.words and f"def {method}(" in unit.text]
         if len(holders) != 1 or not holders[0].name:
@@ -95,8 +92,7 @@ class Helpers(Evidence):
         if defined is None:
             return None
         alike = receiver and defined[1].name.value.lower().endswith(receiver.replace("_", "").lower())
-        rare = "_" in method.strip("_") and method not in _COMMON
-        return defined if alike or rare else None
+        return defined if alike or "_" in method.strip("_") else None
 
     def run_helper(self, run: Run, helper: Helper, operands: list[Operand], node: cst.Call) -> Value:
         """The result of running `helper` with these arguments."""

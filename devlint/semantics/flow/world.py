@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from devlint.edits import argument
 from devlint.lazycst import cst
+from devlint.semantics.calls import MOVES_OR_DEVICE, string_value
 from devlint.semantics.flow import api
 from devlint.semantics.flow.helpers import Helper, Helpers, brought_home
 from devlint.semantics.flow.interpreter import Run
@@ -28,7 +29,6 @@ _ELSEWHERE = frozenset(
 HOLDS_PARAMETERS = re.compile(
     r"\bnn\.(?:Linear|Conv|Embedding|Parameter|LSTM|GRU|RNN|BatchNorm|LayerNorm|MultiheadAttention)"
 )
-MOVES = re.compile(r"\.(?:to|cuda)\(|device")
 
 
 class World(Helpers):
@@ -167,9 +167,9 @@ class World(Helpers):
             if self.is_module(*built):
                 return Value("module", CPU, "factory", (step,), name=text, defined=built)
             return Value("object", None, "factory", (step,), name=text, defined=built)
-        if api.LOSS_NAME.search(text) and "ctc" not in text.lower() and not qualified:
+        if api.LOSS_NAME.search(text) and "ctc" not in text.lower():
             return run._combine("loss", node, *(o for o in operands if o.value.kind == "tensor"))
-        if api.MODULE_NAME.search(text) and text != "super" and not qualified:
+        if api.MODULE_NAME.search(text) and text != "super":
             return self._apply(run, node, Value("module", None, name=text), operands)
         return UNKNOWN
 
@@ -194,7 +194,9 @@ class World(Helpers):
         if defined is not None:
             unit, owner = defined
             settled = (
-                world.is_module(unit, owner) and HOLDS_PARAMETERS.search(unit.text) and not MOVES.search(unit.text)
+                world.is_module(unit, owner)
+                and HOLDS_PARAMETERS.search(unit.text)
+                and not MOVES_OR_DEVICE.search(unit.text)
             )
             return Value("module", CPU, "factory", (step,), name=name) if settled else UNKNOWN
         function = world.function(name)
@@ -226,8 +228,6 @@ class World(Helpers):
         return replace(function, items=items)
 
     def _register(self, run: Run, node: cst.Call) -> Value:
-        from devlint.semantics.calls import string_value
-
         name = argument(node, "name", 0)
         for arg in node.args:
             run.value(arg.value)
