@@ -147,8 +147,8 @@ class Classes:
     def _reassigned(self, unit: Unit, node: cst.ClassDef, name: str) -> bool:
         """Whether another method than `__init__` and the running one may give the attribute another place."""
         running = self._active[-1] if self._active else None
-        for inner in unit.below(node):
-            if isinstance(inner, cst.AssignTarget) and dotted(inner.target) == f"self.{name}":
+        for inner in unit.below(node, cst.AssignTarget):
+            if dotted(inner.target) == f"self.{name}":
                 function = unit.enclosing(inner, cst.FunctionDef)
                 if function is not None and function.name.value != "__init__" and function is not running:
                     return True

@@ -127,7 +127,7 @@ class Helpers(Evidence):
         goes_on = inner.suite(function.body)
         self._active.pop()
         result = UNKNOWN if goes_on and inner.returned else result_of(inner.returned)
-        if any(isinstance(inside, cst.Yield) for inside in helper.unit.below(function)):
+        if helper.unit.below(function, cst.Yield):
             result = UNKNOWN
         self._results[memo] = result
         return self._outside(result, helper, given)

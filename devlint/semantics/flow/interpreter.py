@@ -143,11 +143,9 @@ class Run(Calls):
         """`if first: x = …, else: x = cat(x, …)`: what x was before never meets anything."""
         if not _FIRST.search(self.unit_code(node.test)):
             return
-        for part in self.unit.below(node.body):
-            if isinstance(part, cst.AssignTarget):
-                for inner in self.unit.below(part):
-                    if isinstance(inner, cst.Name):
-                        before[inner.value] = UNKNOWN
+        for part in self.unit.below(node.body, cst.AssignTarget):
+            for inner in self.unit.below(part, cst.Name):
+                before[inner.value] = UNKNOWN
 
     def _join(
         self, one: dict[str, Value], other: dict[str, Value], test: cst.BaseExpression | None
@@ -175,7 +173,7 @@ class Run(Calls):
 
     def _loop_names(self, node: cst.For) -> dict[str, Value]:
         """The names that the loop's target binds: behind the loop they are what the last round made of them."""
-        names = [part.value for part in self.unit.below(node.target) if isinstance(part, cst.Name)]
+        names = [part.value for part in self.unit.below(node.target, cst.Name)]
         return {name: self.env[name] for name in names if name in self.env}
 
     def _run_While(self, node: cst.While) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from devlint.edits import argument
@@ -14,7 +15,7 @@ from devlint.semantics.flow.helpers import Helper, Helpers, brought_home
 from devlint.semantics.flow.interpreter import Run
 from devlint.semantics.flow.meets import Notes, Operand
 from devlint.semantics.flow.values import CPU, HOME, UNKNOWN, Step, Value
-from devlint.semantics.project import find
+from devlint.semantics.project import find, imported_names
 from devlint.semantics.tree import dotted
 from devlint.units import Unit, UnitTooDeep
 
@@ -23,9 +24,6 @@ if TYPE_CHECKING:
     from devlint.semantics.flow.expressions import Expressions
 
 _BUDGET = 60_000
-_ELSEWHERE = frozenset(
-    "numpy np os sys math random time re json typing collections argparse tqdm PIL cv2 matplotlib torchvision".split()
-)
 HOLDS_PARAMETERS = re.compile(
     r"\bnn\.(?:Linear|Conv|Embedding|Parameter|LSTM|GRU|RNN|BatchNorm|LayerNorm|MultiheadAttention)"
 )
@@ -41,6 +39,11 @@ class World(Helpers):
         self._left = _BUDGET
         self._module_env: dict[str, Value] | None = None
         self._done: set[Unit] = set()
+
+    @cached_property
+    def imported(self) -> frozenset[str]:
+        """The names that the file imports from its own project."""
+        return imported_names(self.file.source.path, self.names)
 
     def _world(self) -> World:
         return self
@@ -182,7 +185,7 @@ class World(Helpers):
 
     def _imported(self, run: Run, node: cst.Call, qualified: str, operands: list[Operand]) -> Value:
         """The result of a call of what another file of the project defines, as far as it can be told from outside."""
-        if qualified.partition(".")[0] in _ELSEWHERE or run.depth:
+        if run.depth:
             return UNKNOWN
         found = find(self.file.source.path, qualified)
         if found is None:
