@@ -64,6 +64,12 @@ PARAMETRIC = frozenset(
     "TransformerEncoderLayer TransformerDecoderLayer MultiheadAttention PReLU LazyLinear LazyConv1d LazyConv2d".split()
 )
 """Modules that surely hold parameters or buffers."""
+LIBRARY_MODULES = re.compile(
+    r"torchvision\.models\.(?!feature_extraction|get_|list_)[\w.]*\w|timm\.create_model|"
+    r"transformers\.(?:\w+Model|\w+For\w+)\.from_pretrained|segmentation_models_pytorch\.(?!losses|utils|metrics)\w+|"
+    r"efficientnet_pytorch\.EfficientNet\.from_\w+"
+)
+"""Functions and classes of other libraries that make a module with parameters, on the CPU."""
 CONTAINERS = frozenset(("torch.nn.Sequential", "torch.nn.ModuleList", "torch.nn.ModuleDict"))
 SEVERAL = frozenset(f"torch.{name}" for name in "meshgrid split chunk unbind sort topk tensor_split nonzero".split())
 """Functions that return several tensors, all where their arguments are."""

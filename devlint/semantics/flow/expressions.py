@@ -36,6 +36,8 @@ class Expressions:
         self.discarded: cst.Call | None = None
         self.loop: cst.For | None = None
         self.tensor_parameters: frozenset[str] = frozenset()
+        self.literals: dict[str, object] = {}
+        """Names that stand for a string or a number at the moment."""
 
     # -- the entry -----------------------------------------------------------------------------------------------
 
@@ -99,7 +101,7 @@ class Expressions:
         if base.kind == "module" and attribute in ("weight", "bias"):
             return Value("tensor", base.place, "registered")
         if base.kind == "module":
-            return Value("module", base.place, base.source, name=name)
+            return Value("module", base.place, base.source, base.steps, name=name)
         return UNKNOWN
 
     def _element(self, batch: Value, key: object, node: cst.CSTNode) -> Value:
@@ -116,7 +118,7 @@ class Expressions:
             if isinstance(part.slice, cst.Slice):
                 for bound in (part.slice.lower, part.slice.upper, part.slice.step):
                     self.value(bound)
-        key = constant(indices[0]) if len(indices) == 1 else None
+        key = self.key(node)
         name = f"{dotted(node.value)}[{key!r}]" if key is not None and dotted(node.value) else ""
         if name and name in self.env:
             return self.env[name]
@@ -147,6 +149,13 @@ class Expressions:
         if base.kind == "module":
             return Value("module", base.place, base.source, base.steps)
         return UNKNOWN
+
+    def key(self, node: cst.Subscript) -> object:
+        """The string or number by which something is indexed; None where it is not known, or is something else."""
+        if len(node.slice) != 1 or not isinstance(node.slice[0].slice, cst.Index):
+            return None
+        index = node.slice[0].slice.value
+        return constant(index) if not isinstance(index, cst.Name) else self.literals.get(index.value)
 
     def _derived(self, base: Value, node: cst.CSTNode) -> Value:
         return replace(base, ident=object(), name="")
