@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from devlint.lazycst import cst
 from devlint.semantics.calls import MOVES_OR_DEVICE
 from devlint.semantics.flow.api import PARAMETRIC
-from devlint.semantics.flow.values import CPU, CPU0, HOME, UNKNOWN, Step, Value
+from devlint.semantics.flow.values import CPU, CPU0, EMPTY, HOME, UNKNOWN, Step, Value
 from devlint.semantics.tree import dotted
 from devlint.units import Unit, UnitTooDeep
 
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from devlint.checks.base import File
     from devlint.semantics.flow.interpreter import Run
 
+_BUILDERS = ("__init__", "train", "eval")
+"""The methods that run before a module is used, whatever it is used for."""
 _MODULE_BASES = re.compile(r"(?:^|\.)(?:\w*Module|\w*PreTrainedModel|\w*Model|Function)$")
 
 
@@ -124,9 +126,13 @@ class Classes:
         for base in self._bases(node):
             self._initialise(*base)
             attributes.update(self._attributes.get(base[1], {}))
-        for statement in node.body.body:
-            if isinstance(statement, cst.FunctionDef) and statement.name.value == "__init__":
-                self.run_function(unit, statement, node)
+        methods = [statement for statement in node.body.body if isinstance(statement, cst.FunctionDef)]
+        for method in methods:
+            if method.name.value == "__init__":
+                self.run_function(unit, method, node)
+        for method in methods:
+            if method.name.value == "train" and self.is_module(unit, node):
+                self.run_function(unit, method, node)
 
     def note_attribute(self, run: Run, target: cst.CSTNode, name: str, value: Value) -> None:
         """An assignment to `self.<name>`: what it is in the class's other methods."""
@@ -134,6 +140,12 @@ class Classes:
         if owner is None or function is None:
             return
         attributes = self._attributes.setdefault(owner, {})
+        if run.in_module and value.place == HOME and _is_computed(run.unit, target) and name not in attributes:
+            if function.name.value in _BUILDERS:
+                # `.to()` moves what this was computed from, and leaves the result behind.
+                step = Step(target, run.unit, name)
+                attributes[name] = replace(value, place=CPU, source="attribute", steps=(step,), ident=object())
+            return
         if function.name.value != "__init__":
             settled = value.kind in ("device", "loader") or (value.kind == "module" and is_moved(value))
             if name not in attributes and settled:
@@ -152,10 +164,18 @@ class Classes:
             elif value.kind == "tensor":
                 value = Value("tensor", None)
             elif value.kind == "container":
-                value = UNKNOWN
+                items = value.items or {}
+                if items and all(item.place == CPU and item.source == "factory" for item in items.values()):
+                    steps = (Step(target, run.unit, name),)
+                    kept = {k: replace(v, source="attribute", steps=(*v.steps, *steps)) for k, v in items.items()}
+                    value = replace(value, source="attribute", items=kept)
+                else:
+                    value = UNKNOWN
         elif value.kind == "tensor":
             made_here = (
-                value.place == CPU and value.source in ("factory", "numpy") and not self._moved_by_name(run.unit, name)
+                value.place in (CPU, EMPTY)
+                and value.source in ("factory", "numpy")
+                and not self._moved_by_name(run.unit, name)
             )
             held = replace(value, source="held", steps=(*value.steps, Step(target, run.unit, name)))
             value = held if made_here else UNKNOWN
@@ -199,7 +219,7 @@ class Classes:
         for inner in unit.below(node, cst.AssignTarget):
             if dotted(inner.target) == f"self.{name}":
                 function = unit.enclosing(inner, cst.FunctionDef)
-                if function is not None and function.name.value != "__init__" and function is not running:
+                if function is not None and function.name.value not in _BUILDERS and function is not running:
                     return True
         own = {method.name.value for method in unit.below(node, cst.FunctionDef)}
         return not own.isdisjoint(("_apply", "to", "cuda", "__getattr__"))
@@ -208,3 +228,10 @@ class Classes:
 def is_moved(value: Value) -> bool:
     """Whether the value was moved to what may be an accelerator."""
     return value.place is not None and value.place.kind == "accelerator"
+
+
+def _is_computed(unit: Unit, target: cst.CSTNode) -> bool:
+    """Whether what is assigned to `target` is the result of an index or an operator."""
+    above = unit.parent(target)
+    statement = unit.parent(above) if isinstance(above, cst.AssignTarget) else None
+    return isinstance(statement, cst.Assign) and isinstance(statement.value, (cst.Subscript, cst.BinaryOperation))

@@ -10,7 +10,7 @@ from devlint.lazycst import cst
 from devlint.semantics.calls import ACCELERATORS, string_value
 from devlint.semantics.flow import api
 from devlint.semantics.flow.meets import Meet, MeetKind, Operand
-from devlint.semantics.flow.values import CPU, CPU0, HOME, HOST, META, UNKNOWN, Place, Step, Value, join, mixes
+from devlint.semantics.flow.values import CPU, CPU0, EMPTY, HOME, HOST, META, UNKNOWN, Place, Step, Value, join, mixes
 from devlint.semantics.tree import children, dotted
 from devlint.units import Unit
 
@@ -143,6 +143,8 @@ class Expressions:
                 for index, value in zip(indices, values, strict=True)
             )
             derived = self._derived(base, node)
+            if derived.place == CPU0 and sliced:
+                derived = replace(derived, place=CPU)
             return derived if sliced or masked else replace(derived, maybe_scalar=True)
         if base.kind == "host":
             return Value("host", inputs=base.inputs)
@@ -253,12 +255,19 @@ class Expressions:
 
     def _IfExp(self, node: cst.IfExp) -> Value:
         self.value(node.test)
+        self._forget_empties(node.test)
         body, other = self.value(node.body), self.value(node.orelse)
         if body.kind == other.kind == "device" and api.CAPABILITY.search(self.unit_code(node.test)):
             # `"cuda" if torch.cuda.is_available() else "cpu"`: the pick is named by whoever holds it.
             places = [value.place for value in (body, other) if value.place is not None and value.place != CPU]
             return Value("device", Place("accelerator", "") if places else None)
         return self._choose(body, other, node.test)
+
+    def _forget_empties(self, test: cst.BaseExpression) -> None:
+        """Tensors without elements that a test asks about: whatever is joined to them then is joined with care."""
+        for name in self.unit.below(test, cst.Name):
+            if (held := self.env.get(name.value)) is not None and held.place == EMPTY:
+                self.env[name.value] = UNKNOWN
 
     def _NamedExpr(self, node: cst.NamedExpr) -> Value:
         value = self.value(node.value)
@@ -283,6 +292,11 @@ class Expressions:
             # `if h is None: h = torch.zeros(…)`: whoever leaves it out gets what is made here.
             if one.kind == "tensor" and one.place == CPU and one.source == "factory":
                 return one
+        if "self.training" in self.unit_code(test):
+            # Both are used in turn.
+            behind = [side for side in (one, other) if side.source == "attribute" and side.place == CPU]
+            if len(behind) == 1:
+                return behind[0]
         for moved, kept in ((one, other), (other, one)):
             same = moved.kind in ("tensor", "module", "batch") and kept.kind in (moved.kind, "unknown")
             if same and moved.place is not None and moved.place.kind == "accelerator":

@@ -105,8 +105,12 @@ class Helpers(Evidence):
     def run_helper(self, run: Run, helper: Helper, operands: list[Operand], node: cst.Call) -> Value:
         """The result of running `helper` with these arguments."""
         function = helper.function
-        if any(arg.star for arg in node.args) or run.depth >= _DEPTH:
+        if run.depth >= _DEPTH:
             return UNKNOWN
+        starred = next((index for index, arg in enumerate(node.args) if arg.star), None)
+        if starred is not None:
+            # What is unpacked there may be any of the rest.
+            operands = [Operand(o.node, o.value if i < starred else UNKNOWN, o.keyword) for i, o in enumerate(operands)]
         if isinstance(function, cst.FunctionDef):
             if api.HOST_FUNCTION.search(function.name.value) or function in self._active:
                 return UNKNOWN

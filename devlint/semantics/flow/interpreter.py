@@ -69,8 +69,12 @@ class Run(Calls):
     # -- small statements ------------------------------------------------------------------------------------------
 
     def _run_Expr(self, node: cst.Expr) -> None:
-        self.discarded = node.value if isinstance(node.value, cst.Call) else None
-        self.value(node.value)
+        statements = (
+            [element.value for element in node.value.elements] if isinstance(node.value, cst.Tuple) else [node.value]
+        )
+        for value in statements:
+            self.discarded = value if isinstance(value, cst.Call) else None
+            self.value(value)
         self.discarded = None
 
     def _run_Assign(self, node: cst.Assign) -> None:
@@ -113,6 +117,7 @@ class Run(Calls):
 
     def _run_If(self, node: cst.If) -> bool:
         self.value(node.test)
+        self._forget_empties(node.test)
         branches: list[tuple[cst.If | None, dict[str, Value]]] = []
         current: cst.If | cst.Else | None = node
         before = dict(self.env)

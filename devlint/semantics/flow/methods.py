@@ -107,7 +107,8 @@ class Methods(Expressions):
                 if self._several(node, method):
                     return Value("container", items={"*": derived})
             if method in ("argsort", "nonzero", "unsqueeze", "view", "reshape", "expand", "repeat", "flatten"):
-                return replace(derived, maybe_scalar=False)
+                place = CPU if base.place == CPU0 and operands else base.place
+                return replace(derived, maybe_scalar=False, place=place)
             whole = method in api.REDUCTIONS and not any(o.keyword in ("", "dim", "axis") for o in operands)
             return replace(derived, maybe_scalar=base.maybe_scalar or whole)
         return UNKNOWN

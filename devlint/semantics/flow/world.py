@@ -138,7 +138,7 @@ class World(Helpers):
         if text in ("setattr", "getattr") and len(node.args) > 1 and dotted(node.args[0].value) == "self":
             return self._by_name(run, node)
         callee = run.value(node.func) if not isinstance(node.func, cst.Name) else run.env.get(text, UNKNOWN)
-        if callee.kind == "unknown" and isinstance(node.func, cst.Name):
+        if isinstance(node.func, cst.Name) and text not in run.env:
             callee = self.module_value(node.func, run)
         operands = run.arguments(node)
         if callee.kind in ("module", "loss"):
