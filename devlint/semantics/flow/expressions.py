@@ -98,6 +98,8 @@ class Expressions:
             return Value("host", inputs=base.inputs) if attribute in ("shape", "ndim", "dtype", "is_cuda") else UNKNOWN
         if base.kind == "batch":
             return self._element(base, "." + attribute, node)
+        if base.kind == "container" and attribute in ("indices", "values"):
+            return common(base)
         if base.kind == "module" and attribute in ("weight", "bias"):
             return Value("tensor", base.place, "registered")
         if base.kind == "module":
@@ -131,6 +133,9 @@ class Expressions:
         if base.kind == "tensor":
             for index, value in zip(indices, values, strict=True):
                 if value.is_tensor and not value.maybe_scalar:
+                    if base.place == CPU0:
+                        # Only what has a dimension is indexed.
+                        base = replace(base, place=CPU)
                     self._meet("index", node, Operand(node.value, base), Operand(index, value))
                     if base.place == CPU and not mixes(base, value):
                         # It fails here: what would come of it says nothing more. (The reverse is legal.)

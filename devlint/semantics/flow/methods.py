@@ -61,8 +61,13 @@ class Methods(Expressions):
                 pair = Value("container", items={0: HOST, 1: shared}) if method == "items" else shared
                 return Value("container", items={"*": pair})
             return UNKNOWN
+        if base.kind == "object" and base.name.startswith(api.DISTRIBUTIONS) and method in ("sample", "rsample"):
+            return replace(base, kind="tensor", ident=object(), name="")
         if base.kind in ("object", "unknown") and dotted(func.value) not in ("self", "cls", "super"):
             result = self.world.call_method(self, node, base, func)
+            if result is UNKNOWN and method == "unsqueeze":
+                self.arguments(node)
+                return Value("tensor", base.place, "result")
             return result if result is not UNKNOWN else None
         return None
 
