@@ -117,9 +117,9 @@ class ProcessGroups:
 
     def is_divided(self, node: cst.BaseExpression, unit: Unit) -> bool:
         """Whether what a dataset is made from, or its class in this file, knows the rank, or chooses by a variable."""
-        return any(_DIVIDED.search(text) for text in self._made_from(node, unit))
+        return any(_DIVIDED.search(text) for text in self.made_from(node, unit))
 
-    def _made_from(self, node: cst.BaseExpression, unit: Unit) -> Iterator[str]:
+    def made_from(self, node: cst.BaseExpression, unit: Unit) -> Iterator[str]:
         """The code of the expressions that a value is made from, through names, and of its class."""
         pending, seen = [(node, unit)], set[cst.CSTNode]()
         while pending and len(seen) < 40:

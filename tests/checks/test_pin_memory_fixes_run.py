@@ -1,4 +1,4 @@
-"""The fixes of TDL305, run without an accelerator: the loader no longer warns, and gives the same batches."""
+"""The fixes of TDL305 and TDL310, run without an accelerator: the loader does not warn, and gives the same batches."""
 
 from __future__ import annotations
 
@@ -45,3 +45,28 @@ def test_fixed_loader_does_not_warn(code: str, monkeypatch: pytest.MonkeyPatch) 
     batches, told = _batches(code)
     assert any("no accelerator is found" in text for text in told)
     assert _batches(result.text) == (batches, [])
+
+
+_PAGEABLE = (
+    _AT_HAND.replace(", pin_memory=True", "")
+    + """\
+
+class Model:
+    def __call__(self, x):
+        return x
+
+
+def use(model):
+    for x in loader:
+        model(x.to(device))
+"""
+)
+
+
+@pytest.mark.parametrize("code", [_PAGEABLE, _PAGEABLE.replace("batch_size=2", "batch_size=2, pin_memory=False")])
+def test_pinned_loader_gives_the_same(code: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    result = fixed(code, page_settings(find_page("TDL310")))
+    assert "TDL310" in [finding.code for finding in result.applied]
+    assert 'pin_memory=device.type != "cpu"' in result.text
+    assert _batches(result.text) == _batches(code) == ([[1.0, 2.0], [3.0]], [])
