@@ -42,8 +42,10 @@ class MissingZeroGrad(Check):
         if backward is None or not steps or not self._innermost(loop, nodes) or self._uses_a_framework():
             return
         step: StepCall | None = steps[0]
+        where = "no `zero_grad` in this loop"
         if _RESETS.search(self.code(loop.body)):
             step = self._left_out(nodes, steps)
+            where = "no `zero_grad` of this optimizer on this way through the loop"
         if step is None or any(self._may_reset(node, step) for node in nodes):
             return
         at = self.unit.index_of(step.node)
@@ -53,7 +55,7 @@ class MissingZeroGrad(Check):
         self.report(
             step.node,
             "TDL401",
-            f"nothing resets the gradients of `{step.optimizer}` on this way through the loop: every `backward()` adds to the gradients of all steps before; call "
+            f"{where}: every `backward()` adds to the gradients of all steps before; call "
             f"`{step.optimizer}.zero_grad()` once a step, or let devlint.runtime.TrainStep do the whole of it",
             fix=self._fix(backward, step),
             evidence=evidence,
