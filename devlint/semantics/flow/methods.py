@@ -8,7 +8,8 @@ from dataclasses import replace
 from devlint.edits import argument
 from devlint.lazycst import cst
 from devlint.semantics.flow import api
-from devlint.semantics.flow.expressions import Expressions, common, constant, inputs_of
+from devlint.semantics.flow.displays import Displays
+from devlint.semantics.flow.expressions import common, constant, inputs_of
 from devlint.semantics.flow.meets import Meet, Move, Operand
 from devlint.semantics.flow.values import CPU, CPU0, HOST, UNKNOWN, Kind, Place, Step, Value
 from devlint.semantics.tree import dotted
@@ -18,7 +19,7 @@ _SELF_METHODS = frozenset("eval train requires_grad_ float half double apply bfl
 _DTYPE = re.compile(r"(?:^|\.)(?:float|half|double|long|int|bool|bfloat|uint|complex)\d*$|dtype")
 
 
-class Methods(Expressions):
+class Methods(Displays):
     """Evaluates calls of the methods of known values."""
 
     def _method_call(self, node: cst.Call, func: cst.Attribute) -> Value | None:
