@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from devlint.lazycst import cst
+from devlint.semantics.calls import string_value
 from devlint.semantics.data_loader import DATA_LOADER
 from devlint.semantics.flow.api import WRAPPERS
 from devlint.semantics.origins import Origin, Origins
@@ -71,17 +72,17 @@ class BatchLoops:
 
     def loaders(self, node: cst.BaseExpression, unit: Unit, depth: int = 0) -> tuple[LoaderCall, ...]:
         """The DataLoader calls that `node` may stand for; none where one of its values is anything else but None."""
-        found: list[LoaderCall] = []
-        for origin in self.origins.of(node, unit):
-            if origin is not None and isinstance(origin.node, cst.Name) and origin.node.value == "None":
-                continue
-            made = self._made_by(origin, depth) if origin is not None else ()
-            if not made:
-                return ()
-            found += made
-        return tuple(dict.fromkeys(found))
+        if isinstance(node, cst.Subscript):
+            held = [value for origin in self.origins.of(node.value, unit) for value in _values(origin, node)]
+            made = [self.loaders(v.node, v.unit, depth + 1) if v is not None and depth < _HOPS else () for v in held]
+        else:
+            origins = [o for o in self.origins.of(node, unit) if o is None or dotted(o.node) != "None"]
+            made = [self._made_by(origin, depth) if origin is not None else () for origin in origins]
+        return tuple(dict.fromkeys(call for calls in made for call in calls)) if all(made) else ()
 
     def _made_by(self, origin: Origin, depth: int) -> tuple[LoaderCall, ...]:
+        if isinstance(origin.node, cst.Subscript) and depth < _HOPS:
+            return self.loaders(origin.node, origin.unit, depth + 1)
         if not isinstance(origin.node, cst.Call):
             return ()
         if self._file.names.qualified(origin.node.func, origin.unit) == DATA_LOADER:
@@ -149,10 +150,12 @@ class BatchLoops:
         if isinstance(node, cst.Call):
             handed = (arg.value for arg in node.args if not set(loop.loaders).isdisjoint(self.loaders(arg.value, unit)))
             used = {dotted(node.func).rpartition(".")[0], *map(dotted, handed)}
+        if isinstance(loop.read, cst.Subscript) and node is loop.node:
+            used |= {dotted(inner) for inner in unit.below(loop.read)}
         used -= {"", "self"}
         for inner in unit.below(outer):
             if isinstance(inner, cst.Assign) and any(not used.isdisjoint(_bound(t.target)) for t in inner.targets):
-                if any(isinstance(value, cst.Call) for value in iterated(inner.value)):
+                if any(isinstance(value, (cst.Call, cst.Subscript)) for value in iterated(inner.value)):
                     return False
         return not isinstance(outer, cst.For) or used.isdisjoint(_bound(outer.target))
 
@@ -190,6 +193,22 @@ def iterated(node: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
                 pending.append(node.args[0].value)
                 continue
         yield node
+
+
+def _values(origin: Origin | None, read: cst.Subscript) -> Iterator[Origin | None]:
+    """What a dictionary that `origin` makes holds under the key that is read: every value where the key is a variable."""
+    if origin is not None and isinstance(origin.node, cst.DictComp):
+        yield Origin(origin.node.value, origin.unit)
+        return
+    if origin is None or not isinstance(origin.node, cst.Dict):
+        yield None
+        return
+    index = read.slice[0].slice
+    wanted = string_value(index.value) if isinstance(index, cst.Index) else None
+    for element in origin.node.elements:
+        key = string_value(element.key) if isinstance(element, cst.DictElement) else None
+        if key is None or wanted is None or key == wanted:
+            yield Origin(element.value, origin.unit) if key is not None else None
 
 
 def _bound(target: cst.CSTNode) -> set[str]:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _DISTRIBUTED = frozenset(("torch.utils.data.distributed.DistributedSampler", "torch.utils.data.DistributedSampler"))
 _PLAIN = frozenset(("torch.utils.data.RandomSampler", "torch.utils.data.SequentialSampler"))
+_IMPORT = re.compile(r"^[ \t]*(?:from\s+\S+\s+)?import\s+(?:\([^)]*\)|[^\n]*)", re.M)
 
 
 class Samplers:
@@ -59,15 +60,16 @@ class Samplers:
 
         A DistributedSampler that was made for the same samples and is handed to nobody does not count.
         """
-        if "DistributedSampler" not in self._file.source.text:
+        mentioned = _IMPORT.sub("", self._file.source.text)
+        if not any(re.search(rf"{word}\b", mentioned) for word in self._file.names.words_for(_DISTRIBUTED)):
             return False
         function = loader.unit.enclosing(loader.node, cst.FunctionDef)
         below = loader.unit.below(function if function is not None else loader.unit.module)
         made = [node for node in below if isinstance(node, cst.Call) and self._names_sampler(node, loader.unit)]
         handed = {dotted(node.value) for node in below if isinstance(node, cst.Arg)}
         names = {dotted(t.target) for node in made for t in self.targets(node, loader.unit)}
-        words = [w for unit in self._file.units for w in re.findall(r"DistributedSampler\(", unit.text)]
-        return not names or len(words) != len(made) or not names.isdisjoint(handed) or "if " in self._text(function)
+        calls = re.findall(r"DistributedSampler\(", mentioned)
+        return not names or len(calls) != len(made) or not names.isdisjoint(handed) or "if " in self._text(function)
 
     def targets(self, node: cst.CSTNode, unit: Unit) -> Iterator[cst.AssignTarget]:
         """What a call is assigned to."""

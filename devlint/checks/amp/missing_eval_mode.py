@@ -23,7 +23,7 @@ _EVAL_NAME = re.compile(
 _LOADER_NAME = re.compile(r"load|dl\b|_dl|iter|data|set|batch", re.I)
 # Whatever may switch the mode, here or in the class; and evaluations that want dropout, or the batch's statistics.
 _SWITCHES = re.compile(
-    r"^[^#\n]*(?:\.eval\b(?!\(\))|\.train\((?!\s*(?:True|mode\s*=\s*True)?\s*\))|\.training\s*=|set_\w*mode|evaluating|_eval\w*\(\s*(?:self\.)?\w*(?:model|net)\w*\s*\))",
+    r"^[^#\n]*(?:\.eval\b(?!\(\))|\.train\((?!\s*(?:True|mode\s*=\s*True)?\s*\))|\.training\s*=|set_\w*mode|evaluating\(|_eval\w*\(\s*(?:self\.)?\w*(?:model|net)\w*\s*\))",
     re.M,
 )
 _ON_PURPOSE = re.compile(r"\bmc_|monte|uncertain|bayes|update_bn|stochastic|calibrat|ensembl|dropout_samples", re.I)

@@ -78,7 +78,7 @@ class MissingDistributedSampler(Check):
             if dataset is None or loader.node in self._told:
                 continue
             indexed = is_literal(option(loader.node, "shuffle"), "True") or is_set(option(loader.node, "sampler"))
-            if not indexed and not self._groups.is_map_style(dataset.value, loader.unit):
+            if not indexed and (len(loop.loaders) > 1 or not self._groups.is_map_style(dataset.value, loader.unit)):
                 continue
             if self._groups.is_divided(dataset.value, loader.unit) or self._samplers.hands_out_parts(loader):
                 continue
@@ -101,6 +101,9 @@ class MissingDistributedSampler(Check):
     def _judge_epochs(self, loop: BatchLoop) -> None:
         """Report samplers that shuffle, in a loop over epochs that never tells them the epoch."""
         for loader in loop.loaders:
+            if len(loop.loaders) > 1 and _EVALUATES.search(loader.unit.module.code_for_node(loader.node)):
+                # One loop over several loaders, by phase.
+                continue
             for sampler, unit in self._samplers.shuffling(loader):
                 repeated = self._loops.repeated(loop) if sampler not in self._told else None
                 if repeated is None or self._escapes(loader, sampler, *repeated):
