@@ -12,6 +12,7 @@ from devlint.lazycst import cst
 from devlint.semantics.flow.api import HOST_ARGUMENT
 from devlint.semantics.flow.meets import Meet, Move, Operand
 from devlint.semantics.flow.values import Place
+from devlint.semantics.tree import dotted
 
 _TENSOR_NAME = re.compile(r"mask|ids|label|target|input|image|img|pixel|token|feat|^[xy]$|emb|noise", re.I)
 
@@ -42,6 +43,8 @@ class PartialBatchTransfer(MeetCheck):
                 continue
             if meet.kind == "module" and not self._surely_a_tensor(left, meet):
                 continue
+            if self._handed_to_helper(left, meet):
+                continue
             self._report(meet, left, other)
             return
         self._judge_stale(meet)
@@ -54,6 +57,19 @@ class PartialBatchTransfer(MeetCheck):
             return False
         first = isinstance(meet.node, cst.Call) and bool(meet.node.args) and meet.node.args[0].value is left.node
         return first or _TENSOR_NAME.search(last) is not None
+
+    def _handed_to_helper(self, left: Operand, meet: Meet) -> bool:
+        """Whether a call whose result nobody keeps got the whole element before: it may move what is in it, in place."""
+        name = meet.unit.code(left.node).partition("[")[0].partition(".")[0]
+        around = meet.unit.enclosing(meet.node, cst.For) or meet.unit.enclosing(meet.node, cst.FunctionDef)
+        return around is not None and any(
+            isinstance(node, cst.Expr)
+            and isinstance(node.value, cst.Call)
+            and dotted(node.value.func) != "print"
+            and any(isinstance(arg.value, cst.Name) and arg.value.value == name for arg in node.value.args)
+            and meet.unit.span(node) < meet.unit.span(meet.node)
+            for node in meet.unit.below(around)
+        )
 
     def _text(self, meet: Meet, node: cst.CSTNode) -> str:
         return meet.unit.code(node)
