@@ -116,11 +116,24 @@ def accepted(page: Page) -> str:
     for index in range(len(fences) - 1, -1, -1):
         fence = fences[index]
         if fence.kind == "bad":
-            lines = fence.code.split("\n")
-            for number in sorted({finding.span.line for finding in findings(fence.code, settings)}):
-                codes = [f.code for f in findings(fence.code, settings) if f.span.line == number]
-                lines[number - 1] += f"  # error: {', '.join(codes)}"
-            text = text[: fence.start] + "\n".join(lines) + text[fence.end :]
+            repaired = fixed(fence.code, settings).text
+            alone = index + 1 == len(fences) or fences[index + 1].kind != "fixed"
+            missing = (
+                f"```\n\n```python fixed\n{_marked(repaired, settings)}" if alone and repaired != fence.code else ""
+            )
+            text = text[: fence.start] + _marked(fence.code, settings) + missing + text[fence.end :]
         elif fence.kind == "fixed" and index and fences[index - 1].kind == "bad":
-            text = text[: fence.start] + fixed(fences[index - 1].code, settings).text + text[fence.end :]
+            repaired = fixed(fences[index - 1].code, settings).text
+            text = text[: fence.start] + _marked(repaired, settings) + text[fence.end :]
     return text
+
+
+def _marked(code: str, settings: Settings) -> str:
+    """The code with each line that is reported marked so."""
+    lines = code.split("\n")
+    reported = findings(code, settings)
+    for number in sorted({finding.span.line for finding in reported}):
+        lines[number - 1] += (
+            f"  # error: {', '.join(finding.code for finding in reported if finding.span.line == number)}"
+        )
+    return "\n".join(lines)

@@ -8,21 +8,21 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping
+from bisect import bisect_left
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import Any, TypeVar, overload
 
 from devlint.findings import Span
 from devlint.lazycst import cst
+from devlint.positions import Positions
 from devlint.semantics.tree import children
 from devlint.source import Source
 
-if TYPE_CHECKING:
-    from libcst.metadata import CodeRange
-
 _Node = TypeVar("_Node", bound="cst.CSTNode")
+_Other = TypeVar("_Other", bound="cst.CSTNode")
 _WORD = re.compile(r"\w+")
 _NEWLINE = re.compile(r"\r\n|\r|\n")
 # LibCST's parser takes quadratic time over long chains and overflows its stack on very long ones.
@@ -110,10 +110,34 @@ class Unit:
                     parents[child] = node
                     stack.append((child, False))
 
-    def below(self, node: cst.CSTNode) -> list[cst.CSTNode]:
-        """`node` and all nodes below it, outermost first, in source order."""
+    @overload
+    def below(self, node: cst.CSTNode) -> list[cst.CSTNode]: ...
+
+    @overload
+    def below(self, node: cst.CSTNode, kind: type[_Node], /) -> list[_Node]: ...
+
+    @overload
+    def below(self, node: cst.CSTNode, kind: type[_Node], other: type[_Other], /) -> list[_Node | _Other]: ...
+
+    @overload
+    def below(self, node: cst.CSTNode, *kinds: type[cst.CSTNode]) -> list[Any]: ...
+
+    def below(self, node: cst.CSTNode, *kinds: type[cst.CSTNode]) -> list[Any]:
+        """`node` and all nodes below it, outermost first, in source order; with `kinds`, those of these classes alone.
+
+        The classes are the nodes' own: an abstract one such as `cst.BaseExpression` finds nothing.
+        """
         start = self._starts[node]
-        return self.nodes[start : self._ends.get(node, start + 1)]
+        end = self._ends.get(node, start + 1)
+        if not kinds:
+            return self.nodes[start:end]
+        found: list[int] = []
+        for kind in kinds:
+            indexes = self._by_kind.get(kind, [])
+            found += indexes[bisect_left(indexes, start) : bisect_left(indexes, end)]
+        if len(kinds) > 1:
+            found.sort()
+        return [self.nodes[index] for index in found]
 
     def index_of(self, node: cst.CSTNode) -> int:
         """The index of `node` in `nodes`."""
@@ -126,6 +150,14 @@ class Unit:
     @cached_property
     def _starts(self) -> dict[cst.CSTNode, int]:
         return {node: index for index, node in enumerate(self.nodes)}
+
+    @cached_property
+    def _by_kind(self) -> dict[type[cst.CSTNode], list[int]]:
+        """The indexes in `nodes` of each class of nodes, ascending."""
+        found: dict[type[cst.CSTNode], list[int]] = {}
+        for index, node in enumerate(self.nodes):
+            found.setdefault(type(node), []).append(index)
+        return found
 
     def _check_depth(self, statement: ast.stmt) -> None:
         """Refuse a simple statement that chains more operators than LibCST parses in linear time."""
@@ -148,21 +180,11 @@ class Unit:
                     raise UnitTooDeep(current.lineno)
 
     @cached_property
-    def _ranges(self) -> Mapping[cst.CSTNode, CodeRange]:
-        """Each node's place in the unit, as LibCST tells it."""
-        from libcst.metadata import PositionProvider
-
-        # Positions cost as much as the parse, so they are computed only for a unit that has something to report; and
-        # by the provider alone, for a MetadataWrapper walks the tree once more, on behalf of no other provider.
-        provider = PositionProvider()
-        try:
-            provider._gen_impl(self.module)
-        except RecursionError:
-            raise UnitTooDeep(self._above + 1) from None
-        return cast("Mapping[cst.CSTNode, CodeRange]", provider._computed)
+    def _positions(self) -> Positions:
+        return Positions(self)
 
     @cached_property
-    def _above(self) -> int:
+    def above(self) -> int:
         """How many lines stand above the unit."""
         return self.source.place(self.start)[0] - 1
 
@@ -176,7 +198,11 @@ class Unit:
 
     def span(self, node: cst.CSTNode) -> Span:
         """Where `node` stands in the file, without the parentheses around it and the decorators above it."""
-        at, above, lost = self._ranges[node], self._above, self._lost_columns
+        above, lost = self.above, self._lost_columns
+        try:
+            at = self._positions.of(node)
+        except RecursionError:
+            raise UnitTooDeep(above + 1) from None
         return Span(
             at.start.line + above,
             at.start.column + lost.get(at.start.line, 0),
@@ -193,26 +219,8 @@ class Unit:
 
     def code(self, node: cst.CSTNode) -> str:
         """The file's text of `node`, exactly as it stands there."""
-        if "_ranges" not in self.__dict__ and isinstance(node, cst.BaseExpression):
-            text = self._generated(node)
-            if text:
-                return text
         start, end = self.offsets(node)
         return self.source.text[start:end]
-
-    def _generated(self, node: cst.BaseExpression) -> str:
-        """What LibCST makes of an expression where that is sure to be the file's text, else nothing.
-
-        It spares computing the places of a whole unit. Of several lines, LibCST knows the indentation by the statement
-        only; parentheses, and the comma after a starred element, are no part of a node's place.
-        """
-        if getattr(node, "lpar", ()) or isinstance(node, cst.StarredElement):
-            return ""
-        try:
-            text = self.module.code_for_node(node)
-        except RecursionError:
-            return ""
-        return "" if "\n" in text or "\r" in text else text
 
     def parent(self, node: cst.CSTNode) -> cst.CSTNode | None:
         """The node directly above `node`; None for the module."""

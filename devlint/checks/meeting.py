@@ -9,7 +9,6 @@ from devlint.findings import Evidence, Finding, Fix
 from devlint.lazycst import cst
 from devlint.semantics.flow.meets import Meet, Operand
 from devlint.semantics.flow.values import Place, Step, mixes
-from devlint.semantics.project import imported_names
 from devlint.units import Unit, UnitTooDeep
 
 
@@ -29,13 +28,14 @@ class MeetCheck(Check):
     def interpret_callers(self) -> None:
         """Run the units that mention one that was walked, or another file of the project: what they hand over, or are
         given back, proves more."""
-        wanted = self._units - {""} | imported_names(self.file.source.path, self.file.names)
+        world = self.file.placement.world
+        wanted = self._units - {""} | world.imported
         if "" in self._units:
             wanted |= self.file.names.bound
         for unit in self.file.units:
             if unit.name not in self._units and not unit.words.isdisjoint(wanted):
                 try:
-                    self.file.placement.world.interpret(unit)
+                    world.interpret(unit)
                 except UnitTooDeep:
                     continue
 

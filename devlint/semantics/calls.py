@@ -57,6 +57,13 @@ def string_value(node: cst.CSTNode | None) -> str | None:
     return value if isinstance(value, str) else None
 
 
+def pattern_of(node: cst.CSTNode) -> str | None:
+    """The value of a string literal; of an f-string, with `{}` for each value in it."""
+    if not isinstance(node, cst.FormattedString):
+        return string_value(node)
+    return "".join(part.value if isinstance(part, cst.FormattedStringText) else "{}" for part in node.parts)
+
+
 def is_device(node: cst.BaseExpression) -> bool:
     """Whether an argument of `.to()` names a device: a device string, `x.device`, or a name that says so."""
     text = string_value(node)

@@ -22,8 +22,8 @@ def default_device(file: File) -> tuple[cst.BaseExpression, cst.Call, Unit] | No
     for unit in file.units:
         if unit.words.isdisjoint(("set_default_device", "set_default_tensor_type")):
             continue
-        for node in unit.below(unit.module):
-            if isinstance(node, cst.Call) and file.names.qualified(node.func, unit) in _SETTERS and node.args:
+        for node in unit.below(unit.module, cst.Call):
+            if file.names.qualified(node.func, unit) in _SETTERS and node.args:
                 place = node.args[0].value
                 if _may_be_an_accelerator(file, place, unit) and not _for_a_block(node, unit):
                     return place, node, unit
@@ -35,9 +35,7 @@ def _for_a_block(node: cst.Call, unit: Unit) -> bool:
     function = unit.enclosing(node, cst.FunctionDef)
     if function is None:
         return False
-    return function.name.value in ("__enter__", "__exit__") or any(
-        isinstance(inner, cst.Yield) for inner in unit.below(function)
-    )
+    return function.name.value in ("__enter__", "__exit__") or bool(unit.below(function, cst.Yield))
 
 
 def _may_be_an_accelerator(file: File, node: cst.BaseExpression, unit: Unit) -> bool:

@@ -56,8 +56,8 @@ class DeviceProof:
             call
             for other in self._file.units
             if called in other.words
-            for call in other.below(other.module)
-            if isinstance(call, cst.Call) and dotted(call.func).rpartition(".")[2] == called
+            for call in other.below(other.module, cst.Call)
+            if dotted(call.func).rpartition(".")[2] == called
         ]
         return bool(calls) and not any(call.args for call in calls)
 
@@ -82,22 +82,19 @@ class DeviceProof:
         if name.startswith("self."):
             scope, name = unit.enclosing(node, cst.ClassDef), name[5:]
             return scope is not None and any(
-                isinstance(other, cst.AnnAssign)
-                and dotted(other.target) in (name, "self." + name)
-                and self._names_device(other.annotation, unit)
-                for other in unit.below(scope)
+                dotted(other.target) in (name, "self." + name) and self._names_device(other.annotation, unit)
+                for other in unit.below(scope, cst.AnnAssign)
             )
         if scope is None or "." in name:
             return False
-        if any(isinstance(o, cst.AssignTarget) and dotted(o.target) == name for o in unit.below(scope)):
+        if any(dotted(other.target) == name for other in unit.below(scope, cst.AssignTarget)):
             return False
         return any(
-            isinstance(other, cst.Param)
-            and other.name.value == name
+            other.name.value == name
             and other.annotation is not None
             and string_value(other.default) is None
             and self._names_device(other.annotation, unit)
-            for other in unit.below(scope)
+            for other in unit.below(scope, cst.Param)
         )
 
     def _names_device(self, annotation: cst.Annotation, unit: Unit) -> bool:

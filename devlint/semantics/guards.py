@@ -37,6 +37,6 @@ def is_compatibility_code(unit: Unit, node: cst.CSTNode) -> bool:
     function = unit.enclosing(node, cst.FunctionDef)
     return function is not None and any(
         # `if version < …: return new()`, and then the old call.
-        isinstance(other, cst.If) and other.orelse is None and _VERSION.search(unit.module.code_for_node(other.test))
-        for other in unit.below(function)
+        other.orelse is None and _VERSION.search(unit.module.code_for_node(other.test))
+        for other in unit.below(function, cst.If)
     )

@@ -237,7 +237,8 @@ def _bound_names(unit: Unit) -> dict[cst.CSTNode, frozenset[str]]:
     found: dict[cst.CSTNode, set[str]] = {}
     freed: dict[cst.CSTNode, set[str]] = {}
     around: list[tuple[int, cst.CSTNode]] = []
-    for index, node in enumerate(unit.nodes):
+    for node in unit.below(unit.module, *_binders()):
+        index = unit.index_of(node)
         while around and around[-1][0] <= index:
             around.pop()
         kind = type(node)
@@ -255,6 +256,14 @@ def _bound_names(unit: Unit) -> dict[cst.CSTNode, frozenset[str]]:
             elif isinstance(node, cst.Global):
                 freed[around[-1][1]].update(item.name.value for item in node.names)
     return {scope: frozenset(names - freed[scope]) for scope, names in found.items()}
+
+
+def _binders() -> tuple[type[cst.CSTNode], ...]:
+    """The classes of nodes that begin a scope, or bind a name."""
+    return (
+        *(cst.FunctionDef, cst.Lambda, cst.ClassDef, cst.Param, cst.Global, cst.WithItem, cst.ExceptHandler),
+        *(cst.AssignTarget, cst.AnnAssign, cst.AugAssign, cst.For, cst.CompFor, cst.NamedExpr),
+    )
 
 
 def bound_at(node: cst.CSTNode) -> Iterator[str]:

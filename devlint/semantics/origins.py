@@ -120,19 +120,20 @@ class Origins:
 
     def _assigned(self, unit: Unit, scope: cst.CSTNode, name: str, path: tuple[int, ...]) -> Iterator[_Place | None]:
         """The values assigned to the dotted `name` in `scope`, functions inside it apart."""
-        for node in unit.below(scope):
+        for node in unit.below(scope, cst.Assign, cst.AnnAssign, cst.For, cst.CompFor, cst.WithItem):
             if isinstance(node, cst.Assign):
                 for target in node.targets:
                     inner = _path_to(target.target, name)
                     if inner is not None:
                         yield _Place(node.value, unit, inner + path)
-            elif isinstance(node, cst.AnnAssign) and node.value is not None and dotted(node.target) == name:
-                yield _Place(node.value, unit, path)
-            elif isinstance(node, (cst.For, cst.CompFor)) and _path_to(node.target, name) is not None:
-                yield None
-            elif isinstance(node, cst.WithItem) and node.asname is not None:
-                if _path_to(node.asname.name, name) is not None:
+            elif isinstance(node, cst.AnnAssign):
+                if node.value is not None and dotted(node.target) == name:
+                    yield _Place(node.value, unit, path)
+            elif isinstance(node, cst.WithItem):
+                if node.asname is not None and _path_to(node.asname.name, name) is not None:
                     yield None
+            elif _path_to(node.target, name) is not None:
+                yield None
 
     def _attribute(self, node: cst.Attribute, unit: Unit, path: tuple[int, ...]) -> Iterator[_Place | None]:
         owner = unit.enclosing(node, cst.ClassDef)
@@ -172,10 +173,10 @@ class Origins:
         for other in self._file.units:
             if other.name != wanted and not (name.startswith("self.") and other is unit):
                 continue
-            for node in other.below(other.module):
-                if isinstance(node, cst.FunctionDef) and node.name.value == wanted:
-                    for inner in other.below(node):
-                        if isinstance(inner, cst.Return) and other.enclosing(inner, cst.FunctionDef) is node:
+            for node in other.below(other.module, cst.FunctionDef):
+                if node.name.value == wanted:
+                    for inner in other.below(node, cst.Return):
+                        if other.enclosing(inner, cst.FunctionDef) is node:
                             yield _Place(inner.value, other, path) if inner.value is not None else None
 
 
@@ -185,9 +186,8 @@ def _parameters(function: cst.FunctionDef) -> list[cst.Param]:
 
 
 def _calls_of(unit: Unit, name: str) -> Iterator[cst.Call]:
-    _ = unit.module
-    for node in unit.nodes:
-        if isinstance(node, cst.Call) and dotted(node.func).rpartition(".")[2] == name:
+    for node in unit.below(unit.module, cst.Call):
+        if dotted(node.func).rpartition(".")[2] == name:
             yield node
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 from collections.abc import Iterator
 from functools import lru_cache
 
@@ -21,6 +22,10 @@ from devlint.units import split_units
 Stamp = tuple[str, int, int]
 """A file's path, time in nanoseconds, and size."""
 _ROOT_MARKS = (".git", "pyproject.toml", "setup.py", "setup.cfg", "devlint.toml")
+_ELSEWHERE = frozenset(
+    "torch numpy np os sys math random time re json typing collections argparse tqdm PIL cv2 matplotlib torchvision".split()
+)
+"""Packages that no project holds itself, whatever lies beside a file."""
 _LARGEST = 500_000
 _HIGHEST = 6
 _consulted: dict[str, set[Stamp]] = {}
@@ -36,6 +41,8 @@ def find(path: str, qualified: str) -> tuple[File, str] | None:
 
     `qualified` starts with dots for a relative import. None for what is not in the tree, or not of torch.
     """
+    if qualified.partition(".")[0] in _ELSEWHERE:
+        return None
     absolute = os.path.abspath(path)
     for module, name in _modules(absolute, qualified):
         stamp = _stamp(module)
@@ -67,7 +74,7 @@ def imported_names(path: str, names: Names) -> frozenset[str]:
         local
         for local, targets in names.aliases.items()
         for target in targets
-        if not target.startswith("torch.")
+        if target.partition(".")[0] not in _ELSEWHERE
         and any(
             os.path.isfile(module) for module, _ in (*_modules(absolute, target), *_modules(absolute, target + ".x"))
         )
@@ -112,6 +119,8 @@ def _stamp(path: str) -> Stamp | None:
     try:
         status = os.stat(path)
     except (OSError, ValueError):
+        return None
+    if not stat.S_ISREG(status.st_mode):
         return None
     return path, status.st_mtime_ns, status.st_size
 

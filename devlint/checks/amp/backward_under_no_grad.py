@@ -54,9 +54,8 @@ class BackwardUnderNoGrad(Check):
             (call, unit)
             for unit in self.file.units
             if name in unit.words and (unit is not self.unit or unit.text.count(name) > 1)
-            for call in unit.below(unit.module)
-            if isinstance(call, (cst.Call, cst.Arg))
-            and dotted(call.func if isinstance(call, cst.Call) else call.value) == name
+            for call in unit.below(unit.module, cst.Call, cst.Arg)
+            if dotted(call.func if isinstance(call, cst.Call) else call.value) == name
         ]
         off = bool(calls) and all(
             isinstance(call, cst.Call) and self._modes.around(call, unit) is False for call, unit in calls

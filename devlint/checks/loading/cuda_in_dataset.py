@@ -55,15 +55,31 @@ class CudaInDataset(Check):
         """The function, in the unit that is walked, that an argument names or is."""
         if isinstance(node, cst.Lambda):
             return node
-        for other in self.unit.nodes:
-            if isinstance(other, cst.FunctionDef) and other.name.value == dotted(node):
+        for other in self.unit.below(self.unit.module, cst.FunctionDef):
+            if other.name.value == dotted(node):
                 return other
+        made = dotted(node.func) if isinstance(node, cst.Call) else self._class_of(node)
         for unit in self.file.units:
-            if unit.name == dotted(node) and isinstance(unit.module.body[-1], cst.FunctionDef):
+            last = unit.module.body[-1] if unit.name and unit.name in (dotted(node), made) else None
+            found: cst.CSTNode | None = last if isinstance(last, cst.FunctionDef) else None
+            if isinstance(last, cst.ClassDef):
+                methods = [part for part in last.body.body if isinstance(part, cst.FunctionDef)]
+                found = next((method for method in methods if method.name.value == "__call__"), None)
+            if found is not None:
                 outer, self.unit = self.unit, unit
-                self._search(unit.module.body[-1], f"`{unit.name}`")
+                self._search(found, f"`{unit.name}`")
                 self.unit = outer
         return None
+
+    def _class_of(self, node: cst.BaseExpression) -> str:
+        """The class that a name is assigned an instance of, in the unit that is walked."""
+        assigned = [
+            other.value
+            for other in self.unit.below(self.unit.module, cst.Assign)
+            if isinstance(node, cst.Name) and dotted(other.targets[0].target) == node.value
+        ]
+        value = assigned[0] if len(assigned) == 1 else None
+        return dotted(value.func) if isinstance(value, cst.Call) else ""
 
     def _is_dataset(self, node: cst.ClassDef) -> bool:
         return any(

@@ -91,8 +91,8 @@ class TorchLoad(Check):
             return
         kinds = (cst.ClassDef,) if name.startswith("self.") else (cst.FunctionDef,)
         scope = self.enclosing(node, *kinds) or self.unit.module
-        for other in self.unit.below(scope):
-            if isinstance(other, (cst.Name, cst.Attribute)) and other is not target.targets[0].target:
+        for other in self.unit.below(scope, cst.Name, cst.Attribute):
+            if other is not target.targets[0].target:
                 above = self.parent(other)
                 if dotted(other) == name and not (isinstance(above, cst.Attribute) and above.attr is other):
                     yield other
@@ -183,11 +183,10 @@ class TorchLoad(Check):
                 return True
             if dotted(path).startswith("self."):
                 scope = self.enclosing(node, cst.ClassDef) or scope
-        for other in self.unit.below(scope):
-            if isinstance(other, cst.Call):
-                method = dotted(other.func).rpartition(".")[2]
-                if method == "save" and any(self.code(arg.value) == loaded for arg in other.args):
-                    return True
+        for other in self.unit.below(scope, cst.Call):
+            method = dotted(other.func).rpartition(".")[2]
+            if method == "save" and any(self.code(arg.value) == loaded for arg in other.args):
+                return True
         return self._trained_before(node)
 
     def _trained_before(self, node: cst.Call) -> bool:

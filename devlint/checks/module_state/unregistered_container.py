@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 
 from devlint.checks.base import Check, Rule
-from devlint.edits import replace
+from devlint.edits import argument, replace
 from devlint.findings import Fix
 from devlint.lazycst import cst
 from devlint.semantics.calls import string_value
-from devlint.semantics.flow.api import CONTAINERS, PARAMETRIC
+from devlint.semantics.flow.api import CONTAINERS, LOSS_CLASSES, PARAMETRIC
 from devlint.semantics.tree import dotted
 
 # A module of this file that holds no parameters loses nothing in a list.
@@ -101,6 +101,10 @@ class UnregisteredContainer(Check):
             name = self.name(node.func)
             if name in PARAMETRIC or name in CONTAINERS:
                 return "module"
+            if name in LOSS_CLASSES:
+                # The weights of a loss are a buffer.
+                weight = argument(node, "weight") or argument(node, "pos_weight")
+                return "module" if weight is not None and dotted(weight.value) != "None" else ""
             if name == "torch.nn.Parameter":
                 return "parameter"
             if dotted(node.func) == "getattr" and node.args and dotted(node.args[0].value) == "self":

@@ -8,6 +8,7 @@ from devlint.findings import Edit, Fix
 from devlint.lazycst import cst
 from devlint.semantics.calls import ACCELERATORS, string_value
 from devlint.semantics.device_proof import DeviceProof
+from devlint.semantics.origins import Origins
 from devlint.semantics.tree import dotted
 
 _EQUALITY = (cst.Equal, cst.NotEqual, cst.Is, cst.IsNot)
@@ -21,7 +22,7 @@ _COMPARED = (
     rf"[=!]=\s*(?:{_KIND}|[\w.]*device\(|[\w.]*current_device)|{_KIND}[^\"'\n]*[\"']\s*(?:[=!]=|(?:not\s+)?in\b)|\bin\s*[(\[{{]\s*{_KIND}"
     rf"|\bis\s+(?:not\s+)?{_KIND}|dev\w*\s*\.(?:startswith|endswith|split|lower|upper|strip|replace|find|partition|index|format)\("
     r"|dev\w*\s*\+\s*[\"']|[\"']\s*\+\s*[\w.]*dev|dev\w*\s*\["
-    r"|current_device\w*\(\)\s*[=!]=|device\([^()\n]*\)\s*[=!]="
+    r"|current_device\w*\(\)\s*[=!]=|device\([^()\n]*\)\s*[=!]=|\.device\s*[=!]=|[=!]=\s*[\w.]+\.device\b"
 )
 
 
@@ -46,6 +47,7 @@ class DeviceComparison(Check):
     def __init__(self, file: File) -> None:
         super().__init__(file)
         self._proof = DeviceProof(file)
+        self._origins = Origins(file)
 
     def visit_Comparison(self, node: cst.Comparison) -> None:
         if len(node.comparisons) != 1:
@@ -70,13 +72,24 @@ class DeviceComparison(Check):
                 return ":" in text and self._device(one.value) and self._type_with_index(node, one, other, text)
             known = text.partition(":")[0] in ACCELERATORS | {"cpu", "meta"}
             return known and self._device(one) and self._string(node, one, other, text, operator)
-        if isinstance(other, cst.Call):
-            name = self.name(other.func)
+        made = self._made_once(other) if isinstance(other, cst.Name) else other
+        if isinstance(made, cst.Call):
+            name = self.name(made.func)
             if name == "torch.device" and isinstance(one, cst.Attribute) and one.attr.value == "device":
-                return self._index(node, one, other, operator)
+                return self._index(node, one, other, made, operator)
             if name in _INDEX_CALLS and self._device(one):
                 return self._current(node, one)
         return False
+
+    def _made_once(self, node: cst.Name) -> cst.Call | None:
+        """The `torch.device("cuda")` that a name of this function surely stands for."""
+        function = self.enclosing(node, cst.FunctionDef)
+        made = self._origins.of(node, self.unit)
+        if function is None or len(made) != 1 or made[0] is None or made[0].unit is not self.unit:
+            return None
+        call = made[0].node
+        inside = isinstance(call, cst.Call) and self.enclosing(call, cst.FunctionDef) is function
+        return call if inside and isinstance(call, cst.Call) and self.name(call.func) == "torch.device" else None
 
     def _device(self, node: cst.BaseExpression) -> bool:
         return self._proof.is_device(node, self.unit)
@@ -120,8 +133,16 @@ class DeviceComparison(Check):
         )
         return True
 
-    def _index(self, node: cst.Comparison, one: cst.Attribute, other: cst.Call, operator: cst.BaseCompOp) -> bool:
-        text = string_value(other.args[0].value) if len(other.args) == 1 else None
+    def _index(
+        self,
+        node: cst.Comparison,
+        one: cst.Attribute,
+        other: cst.BaseExpression,
+        made: cst.Call,
+        operator: cst.BaseCompOp,
+    ) -> bool:
+        """`x.device == other`, the latter being, or standing for, what the call `made`."""
+        text = string_value(made.args[0].value) if len(made.args) == 1 else None
         if text not in ACCELERATORS or text == "mps":
             return False
         # Not a device that was stored: it may well have been made by the same `torch.device("cuda")`.
@@ -129,10 +150,9 @@ class DeviceComparison(Check):
             return False
         code = self.code(one)
         always = "False" if isinstance(operator, (cst.Equal, cst.Is)) else "True"
-        assert other.args
-        literal = self.code(other.args[0].value)
-        end = self.unit.offsets(one)[1]
-        edits = (Edit(end, end, ".type"), replace(self.unit, other, literal))
+        end, behind = self.unit.offsets(one)[1], self.unit.offsets(other)[1]
+        literal = replace(self.unit, other, self.code(made.args[0].value))
+        edits = (Edit(end, end, ".type"), literal if other is made else Edit(behind, behind, ".type"))
         self.report(
             node,
             "TDL122",

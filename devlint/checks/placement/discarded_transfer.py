@@ -9,7 +9,9 @@ from devlint.checks.meeting import MeetCheck
 from devlint.edits import replace
 from devlint.findings import Fix
 from devlint.lazycst import cst
+from devlint.semantics.flow.api import LOSS_NAME, LOSSES
 from devlint.semantics.tree import dotted
+from devlint.units import Unit
 
 _METHODS = frozenset(("to", "cuda", "cpu", "pin_memory"))
 
@@ -24,18 +26,30 @@ class DiscardedTransfer(MeetCheck):
         ),
     )
     triggers = (("to", "cuda", "cpu", "pin_memory"),)
-    patterns = (r"(?m)^\s*[\w.\[\]'\"]+\.(?:to|cuda|cpu|pin_memory)\([^\n]*\)\s*(?:#.*)?$",)
+    patterns = (r"(?m)^\s*\(?[\w.\[\]'\"]+\.(?:to|cuda|cpu|pin_memory)\([^\n]*\)\s*(?:#.*)?$",)
 
     def finish(self) -> None:
         """Look at every move whose result nobody keeps."""
         self.interpret_callers()
         for move in self.file.placement.world.notes.moves:
-            if (
-                move.discarded
-                and move.value.kind == "tensor"
-                and move.value.source in ("factory", "numpy", "result", "moved")
-            ):
-                self._report(move.node, move.unit)
+            if move.discarded and move.value.kind == "tensor":
+                made_here = move.value.source in ("factory", "numpy", "result", "moved")
+                if made_here or (move.value.source == "element" and self._is_computed_with(move.unit, move.node)):
+                    self._report(move.node, move.unit)
+
+    def _is_computed_with(self, unit: Unit, call: cst.Call) -> bool:
+        """Whether the element of a batch that is moved is an operand, or goes to a loss: others may move in place."""
+        name = dotted(call.func.value) if isinstance(call.func, cst.Attribute) else ""
+        scope = unit.enclosing(call, cst.For) or unit.module
+        for node in unit.below(scope, cst.BinaryOperation, cst.Call):
+            if isinstance(node, cst.BinaryOperation):
+                if name and name in (dotted(node.left), dotted(node.right)):
+                    return True
+                continue
+            takes = self.file.names.qualified(node.func, unit) in LOSSES or LOSS_NAME.search(dotted(node.func))
+            if takes and any(dotted(arg.value) == name for arg in node.args):
+                return True
+        return False
 
     def visit_Expr(self, node: cst.Expr) -> None:
         call = node.value
@@ -58,17 +72,17 @@ class DiscardedTransfer(MeetCheck):
             above = self.enclosing(above, cst.If)
         return False
 
-    def _report(self, call: cst.Call, unit: object) -> None:
+    def _report(self, call: cst.Call, unit: Unit) -> None:
         if not isinstance(call.func, cst.Attribute):
             return
-        found = next(u for u in self.file.units if u is unit)
         name = dotted(call.func.value)
-        code = found.code(call)
-        fix = Fix(f"Write `{name} = …`", (replace(found, call, f"{name} = {code}"),), "unsafe") if name else None
+        code = unit.code(call)
+        alone = name and isinstance(unit.parent(call), cst.Expr)
+        fix = Fix(f"Write `{name} = …`", (replace(unit, call, f"{name} = {code}"),), "unsafe") if alone else None
         self.accuse(
             "TDL102",
             call,
-            found,
+            unit,
             f"`{code}` returns the moved tensor and leaves `{name or 'this one'}` where it is; only modules move in place: keep the "
             "result",
             fix,

@@ -54,6 +54,14 @@ class GeneratorDevice(Check):
             edit = add_argument(origin.unit, call, f"device={text}") if origin.unit is self.unit else None
             fix = Fix(f"Create the generator with `device={text}`", (edit,), "unsafe") if edit else None
             self._report(node, f"the tensor is made on `{text}`, and the generator is on the CPU", fix, call, origin)
+        elif place is not None and device is None and self._is_accelerator(place.value) and not self._default(node):
+            self._report(
+                node, "the tensor is made on the CPU, and the generator is on an accelerator", None, call, origin
+            )
+
+    def _default(self, node: cst.Call) -> bool:
+        """Whether something may choose the device of a factory that names none."""
+        return self.file.placement.world.default_device(node, self.unit) or argument(node, "out") is not None
 
     def _report(self, node: cst.Call, what: str, fix: Fix | None, call: cst.Call, origin: Origin) -> None:
         evidence = [(call, "the generator is made here")] if origin.unit is self.unit else []

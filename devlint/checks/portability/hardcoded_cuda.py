@@ -9,6 +9,7 @@ from devlint.edits import argument, replace
 from devlint.findings import Edit, Fix
 from devlint.lazycst import cst
 from devlint.semantics.calls import ACCELERATORS, FACTORIES, string_value
+from devlint.semantics.flow.evidence import root_of
 from devlint.semantics.flow.values import Value
 from devlint.semantics.guards import choices
 from devlint.semantics.tree import dotted
@@ -99,7 +100,7 @@ class HardcodedCuda(Check):
             isinstance(node, cst.Call)
             and isinstance(node.func, cst.Attribute)
             and node.func.attr.value in _MOVES
-            and dotted(node.func.value) == name
+            and root_of(node.func.value) == name
             for node in self.unit.below(function)
         )
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from devlint.checks.base import Check, Rule
+from devlint.checks.base import Check, File, Rule
 from devlint.lazycst import cst
 from devlint.semantics.calls import string_value
+from devlint.semantics.imports import Names
+from devlint.semantics.training import code_below
 from devlint.semantics.tree import dotted
+from devlint.units import Unit
 
 
 class VisibleDevices(Check):
@@ -16,31 +19,47 @@ class VisibleDevices(Check):
             "`CUDA_VISIBLE_DEVICES` is set after CUDA was first used",
         ),
     )
-    triggers = (("CUDA_VISIBLE_DEVICES",), ("cuda",))
+    triggers = (("CUDA_VISIBLE_DEVICES",),)
+
+    def __init__(self, file: File) -> None:
+        super().__init__(file)
+        self._first: tuple[Unit, cst.CSTNode] | None = None
+        """The first use of CUDA at the module level."""
+
+    @classmethod
+    def wants(cls, unit: Unit, names: Names) -> bool:
+        # The module level may use CUDA in one unit, and choose the devices in another.
+        return super().wants(unit, names) or (not unit.name and "cuda" in unit.words)
 
     def visit_Module(self, node: cst.Module) -> None:
         if not self.unit.name:
-            self._block(node)
+            self._first = self._block(node, self._first)
 
     def visit_FunctionDef(self, node: cst.FunctionDef) -> None:
-        self._block(node.body)
+        self._block(node.body, None)
 
-    def _block(self, body: cst.BaseSuite | cst.Module) -> None:
-        first: cst.CSTNode | None = None
+    def _block(
+        self, body: cst.BaseSuite | cst.Module, first: tuple[Unit, cst.CSTNode] | None
+    ) -> tuple[Unit, cst.CSTNode] | None:
+        """Report the settings that come behind the first use of CUDA, and give the latter back."""
         for statement in body.body:
-            if not isinstance(statement, cst.SimpleStatementLine):
-                continue
-            if first is not None and any(self._sets(small) for small in statement.body):
-                self.report(
-                    statement,
-                    "TDL709",
-                    "CUDA was used before this line and has counted its devices: the setting comes too late, and the wrong GPU may be "
-                    "taken; set it before the first CUDA call, best before `import torch`, or in the shell",
-                    evidence=[(first, "CUDA is used here")],
-                )
-                return
-            if first is None:
-                first = next((inner for inner in self.unit.below(statement) if self._uses(inner)), None)
+            if first is not None:
+                for inner in code_below(self.unit, statement):
+                    if self._sets(inner):
+                        self._report(inner, *first)
+            elif isinstance(statement, cst.SimpleStatementLine):
+                used = next((inner for inner in code_below(self.unit, statement) if self._uses(inner)), None)
+                first = (self.unit, used) if used is not None else None
+        return first
+
+    def _report(self, node: cst.CSTNode, unit: Unit, used: cst.CSTNode) -> None:
+        self.report(
+            node,
+            "TDL709",
+            f"CUDA was used at line {unit.span(used).line} and has counted its devices: this setting comes too late, and "
+            "the wrong GPU may be taken; set it before the first CUDA call, best before `import torch`, or in the shell",
+            evidence=[(used, "CUDA is used here")] if unit is self.unit else (),
+        )
 
     def _sets(self, node: cst.CSTNode) -> bool:
         if not isinstance(node, cst.Assign):

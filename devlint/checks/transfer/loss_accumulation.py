@@ -23,7 +23,7 @@ class LossAccumulation(Check):
         ),
     )
     triggers = (("backward",), ("for", "while"))
-    patterns = (r"\+=|\.append\(|=\s*\w+\s*\+",)
+    patterns = (r"\+=|\.\s*\w+\(|=\s*\w+\s*\+",)
 
     def visit_For(self, node: cst.For) -> None:
         self._loop(node)
@@ -66,10 +66,37 @@ class LossAccumulation(Check):
             total = dotted(node.targets[0].target)
             if isinstance(node.value.operator, cst.Add) and total and dotted(node.value.left) == total:
                 return total, node.value.right, self._loss_in(node.value.right)
-        if method_call(node, "append") and isinstance(node, cst.Call) and len(node.args) == 1:
-            assert isinstance(node.func, cst.Attribute)
-            return dotted(node.func.value), node.args[0].value, dotted(node.args[0].value)
+        if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.args:
+            held, value = node.func.value, node.args[0].value
+            total = dotted(held) or (self.code(held) if isinstance(held, cst.Subscript) else "")
+            if node.func.attr.value == "append" and len(node.args) == 1:
+                return total, value, dotted(value)
+            if node.args[0].keyword is None and self._sums(node.func.attr.value):
+                return total, value, self._loss_in(value)
         return None
+
+    def _sums(self, method: str) -> bool:
+        """Whether the one method of that name in the file adds its first argument, as it is, to an attribute."""
+        methods = [
+            (unit, function)
+            for unit in self.file.units
+            if method in unit.words and f"def {method}(" in unit.text and unit.name
+            for function in unit.below(unit.module, cst.FunctionDef)
+            if function.name.value == method and isinstance(unit.enclosing(function, cst.ClassDef), cst.ClassDef)
+        ]
+        if len(methods) != 1:
+            return False
+        unit, function = methods[0]
+        names = [param.name.value for param in function.params.params]
+        annotated = len(names) > 1 and function.params.params[1].annotation is not None
+        if len(names) < 2 or annotated or _FREED.search(unit.code(function)):
+            return False
+        return any(
+            isinstance(added.operator, cst.AddAssign)
+            and dotted(added.target).startswith("self.")
+            and self._loss_in(added.value) == names[1]
+            for added in unit.below(function, cst.AugAssign)
+        ) and not any(dotted(target.target) == names[1] for target in unit.below(function, cst.AssignTarget))
 
     def _loss_in(self, value: cst.BaseExpression) -> str:
         while isinstance(value, cst.BinaryOperation) and isinstance(value.operator, (cst.Multiply, cst.Divide)):

@@ -9,7 +9,6 @@ from devlint.edits import argument, remove_argument
 from devlint.findings import Fix
 from devlint.lazycst import cst
 from devlint.semantics.calls import keyword_is, move_of, string_value
-from devlint.semantics.flow.evidence import root_of
 from devlint.semantics.tree import dotted
 
 # Whatever waits, or orders work on streams, is taken to make the copy safe.
@@ -39,7 +38,7 @@ class NonBlockingD2H(Check):
         if not isinstance(node.func, cst.Attribute) or not keyword_is(node, "non_blocking", "True"):
             return
         if node.func.attr.value == "copy_":
-            self._into_a_buffer(node, dotted(node.func.value))
+            self._into_a_buffer(node, _whole(node.func.value))
             return
         target = argument(node, "device", 0)
         if target is None or not self._is_cpu(target.value):
@@ -67,20 +66,20 @@ class NonBlockingD2H(Check):
         function = self.enclosing(node, cst.FunctionDef)
         if function is None or not name or not self.unit.words.isdisjoint(_ORDERING | _OFFLOADING):
             return
+        scope = (self.enclosing(node, cst.ClassDef) if name.startswith("self.") else None) or function
         made = [
             other.value
-            for other in self.unit.below(function)
-            if isinstance(other, cst.Assign) and dotted(other.targets[0].target) == name
+            for other in self.unit.below(scope, cst.Assign)
+            if any(dotted(target.target) == name for target in other.targets)
         ]
         if len(made) != 1 or not isinstance(made[0], cst.Call) or not self._is_pinned(made[0]):
             return
         reads = [
             other
-            for other in self.unit.below(function)
-            if isinstance(other, cst.Call)
-            and isinstance(other.func, cst.Attribute)
+            for other in self.unit.below(function, cst.Call)
+            if isinstance(other.func, cst.Attribute)
             and other.func.attr.value in _READS
-            and root_of(other.func.value) == name
+            and _whole(other.func.value) == name
             and self.unit.index_of(other) > self.unit.index_of(node)
         ]
         if reads:
@@ -150,3 +149,15 @@ class NonBlockingD2H(Check):
             and re.search(r"\.to\(.*non_blocking\s*=\s*non_blocking", self.code(node), re.S) is not None
             for node in self.unit.below(scope)
         )
+
+
+def _whole(node: cst.BaseExpression) -> str:
+    """The dotted name of what `node` is, or is a view of: `buffer` for `buffer[:n].view(-1)`."""
+    while not isinstance(node, (cst.Name, cst.Attribute)) or (isinstance(node, cst.Attribute) and not dotted(node)):
+        if isinstance(node, (cst.Subscript, cst.Attribute)):
+            node = node.value
+        elif isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
+            node = node.func.value
+        else:
+            return ""
+    return dotted(node)

@@ -34,7 +34,7 @@ COMBINE = frozenset(
     for name in "add sub mul div matmul mm bmm addmm baddbmm addbmm dot mv outer where maximum minimum max min pow atan2 "
     "fmod remainder eq ne lt le gt ge logical_and logical_or bitwise_and bitwise_or dist cdist cross kron einsum "
     "tensordot lerp gather index_select masked_select scatter scatter_add take take_along_dim bucketize searchsorted "
-    "isin equal allclose cat stack hstack vstack dstack concat concatenate cartesian_prod".split()
+    "isin equal allclose stft istft cat stack hstack vstack dstack concat concatenate cartesian_prod".split()
 )
 """Functions whose tensor arguments must share a device."""
 HOST_RESULTS = frozenset(
@@ -42,6 +42,8 @@ HOST_RESULTS = frozenset(
     for name in "numel is_tensor is_floating_point is_complex is_nonzero is_same_size get_device result_type typename".split()
 )
 """Functions of tensors whose result is a number, a truth value or a dtype."""
+JOINS = frozenset(f"torch.{name}" for name in "cat concat concatenate stack hstack vstack dstack".split())
+"""Functions that check the devices even of tensors without elements."""
 FUNCTIONAL = "torch.nn.functional."
 LOSSES = frozenset(
     f"torch.nn.functional.{name}"
@@ -64,6 +66,12 @@ PARAMETRIC = frozenset(
     "TransformerEncoderLayer TransformerDecoderLayer MultiheadAttention PReLU LazyLinear LazyConv1d LazyConv2d".split()
 )
 """Modules that surely hold parameters or buffers."""
+LIBRARY_MODULES = re.compile(
+    r"torchvision\.models\.(?!feature_extraction|get_|list_)[\w.]*\w|timm\.create_model|"
+    r"transformers\.(?:\w+Model|\w+For\w+)\.from_pretrained|segmentation_models_pytorch\.(?!losses|utils|metrics)\w+|"
+    r"efficientnet_pytorch\.EfficientNet\.from_\w+"
+)
+"""Functions and classes of other libraries that make a module with parameters, on the CPU."""
 CONTAINERS = frozenset(("torch.nn.Sequential", "torch.nn.ModuleList", "torch.nn.ModuleDict"))
 SEVERAL = frozenset(f"torch.{name}" for name in "meshgrid split chunk unbind sort topk tensor_split nonzero".split())
 """Functions that return several tensors, all where their arguments are."""

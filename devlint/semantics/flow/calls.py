@@ -10,7 +10,7 @@ from devlint.semantics.flow import api
 from devlint.semantics.flow.expressions import common, inputs_of
 from devlint.semantics.flow.meets import Loaded, Meet, Operand
 from devlint.semantics.flow.methods import Methods
-from devlint.semantics.flow.values import CPU, CPU0, HOST, UNKNOWN, Place, Step, Value
+from devlint.semantics.flow.values import CPU, CPU0, EMPTY, HOST, UNKNOWN, Place, Step, Value
 
 _NO_TENSOR = frozenset(("torch.equal", "torch.allclose"))
 
@@ -118,6 +118,8 @@ class Calls(Methods):
                 items = operand.value.items if operand.value.kind == "container" else None
                 inner = [Operand(operand.node, value) for value in items.values()] if items else []
                 flat += inner or [operand]
+            if name in api.JOINS:
+                flat = [Operand(o.node, replace(o.value, place=CPU)) if o.value.place == EMPTY else o for o in flat]
             result = self._combine("operation", node, *flat)
             # Whatever the operands are, the result is a tensor.
             return Value("tensor", None, "result") if result is UNKNOWN and name not in _NO_TENSOR else result
@@ -150,9 +152,13 @@ class Calls(Methods):
             self.world.notes.copies.setdefault(node, []).append(operands[0].value)
         inputs = inputs_of(operands)
         step = Step(node, self.unit, "")
-        if any(arg.star == "**" for arg in node.args) or keywords & {"out", "pin_memory"} or _is_empty(node, name):
-            # Pinned memory is on the CPU on purpose; what has no elements is only a placeholder.
+        if any(arg.star == "**" for arg in node.args) or keywords & {"out", "pin_memory"}:
+            # Pinned memory is on the CPU on purpose.
             return Value("tensor", None)
+        if _is_empty(node, name):
+            # It is only a placeholder, until something is joined to it.
+            placed = argument(node, "device") is not None or self.world.default_device(node, self.unit)
+            return Value("tensor", None if placed else EMPTY, "factory", (step,), step)
         data = operands[0].value if operands else UNKNOWN
         device = argument(node, "device")
         if device is not None:

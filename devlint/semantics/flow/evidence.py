@@ -61,7 +61,7 @@ class Evidence(Classes):
             return {}
         shaped = in_module or not self.uses_numpy
         remade = dict(reversed(list(self._remade(unit, function, names))))
-        for node in unit.below(function):
+        for node in unit.below(function, cst.Assign, cst.Attribute, cst.Call):
             if node in remade.values():
                 # From here on the name is what a factory made of the parameter, and proves nothing of it.
                 names = names - {name for name, at in remade.items() if at is node}
@@ -108,14 +108,14 @@ class Evidence(Classes):
     def _moves_a_part(self, unit: Unit, function: cst.FunctionDef, name: str) -> bool:
         """Whether the function takes a batch apart and moves some part of it: then it came as the loader left it."""
         parts: set[str] = set()
-        for node in unit.below(function):
+        for node in unit.below(function, cst.Assign, cst.Call):
             if isinstance(node, cst.Assign):
                 target, value = node.targets[0].target, node.value
                 if isinstance(target, cst.Tuple) and isinstance(value, cst.Name) and value.value == name:
                     parts |= {dotted(element.value) for element in target.elements}
                 elif _indexed_name(value) == name and isinstance(value, cst.Subscript):
                     parts.add(dotted(target))
-            elif isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
+            elif isinstance(node.func, cst.Attribute):
                 if node.func.attr.value == "cuda" or (move_of(node) and node.func.attr.value == "to"):
                     receiver = node.func.value
                     whole = isinstance(receiver, cst.Name) and receiver.value == name
@@ -125,9 +125,9 @@ class Evidence(Classes):
 
     def _remade(self, unit: Unit, function: cst.FunctionDef, names: set[str]) -> Iterator[tuple[str, cst.CSTNode]]:
         """The parameters that are rebound to a tensor made of them, as in `x = torch.tensor(x)`, and where."""
-        for node in unit.below(function):
-            if isinstance(node, cst.Assign) and dotted(node.targets[0].target) in names:
-                made = {self.names.qualified(n.func, unit) for n in unit.below(node) if isinstance(n, cst.Call)}
+        for node in unit.below(function, cst.Assign):
+            if dotted(node.targets[0].target) in names:
+                made = {self.names.qualified(call.func, unit) for call in unit.below(node, cst.Call)}
                 if made & (api.FACTORIES | api.CPU_CONSTRUCTORS):
                     yield dotted(node.targets[0].target), node
 
@@ -146,10 +146,8 @@ class Evidence(Classes):
         """Parameters that index what a factory just made, as in `torch.eye(n)[labels]`."""
         return {
             part.slice.value.value
-            for node in unit.below(function)
-            if isinstance(node, cst.Subscript)
-            and isinstance(node.value, cst.Call)
-            and self.names.qualified(node.value.func, unit) in api.FACTORIES
+            for node in unit.below(function, cst.Subscript)
+            if isinstance(node.value, cst.Call) and self.names.qualified(node.value.func, unit) in api.FACTORIES
             for part in node.slice
             if isinstance(part.slice, cst.Index)
             and isinstance(part.slice.value, cst.Name)
@@ -168,28 +166,26 @@ class Evidence(Classes):
         # A validation loop beside a training loop draws from a loader of the same kind.
         scope = unit.enclosing(loop, cst.FunctionDef) or unit.module
         return bool(re.search(r"load|\bdl\b|_dl\b", source, re.I)) and any(
-            isinstance(other, cst.For)
-            and other is not loop
+            other is not loop
             and re.search(r"load|\bdl\b|_dl\b", unit.module.code_for_node(other.iter), re.I)
             and self._moves_what_it_draws(unit, other)
-            for other in unit.below(scope)
+            for other in unit.below(scope, cst.For)
         )
 
     def _moves_what_it_draws(self, unit: Unit, loop: cst.For) -> bool:
-        targets = {node.value for node in unit.below(loop.target) if isinstance(node, cst.Name)}
+        targets = {node.value for node in unit.below(loop.target, cst.Name)}
         source = unit.module.code_for_node(loop.iter)
         if re.search(r"parameters|param_groups|state|buffers|modules|\.items\(\)|keys|gpu|cuda|device", source):
             return False
         unpacked = {
             name.value
-            for node in unit.below(loop.body)
-            if isinstance(node, cst.Assign) and root_of(node.value) in targets
+            for node in unit.below(loop.body, cst.Assign)
+            if root_of(node.value) in targets
             for target in node.targets
-            for name in unit.below(target)
-            if isinstance(name, cst.Name)
+            for name in unit.below(target, cst.Name)
         }
-        for node in unit.below(loop.body):
-            if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
+        for node in unit.below(loop.body, cst.Call):
+            if isinstance(node.func, cst.Attribute):
                 if node.func.attr.value in ("to", "cuda") and root_of(node.func.value) in targets | unpacked:
                     return True
         return False

@@ -10,7 +10,7 @@ from devlint.lazycst import cst
 from devlint.semantics.calls import ACCELERATORS, string_value
 from devlint.semantics.flow import api
 from devlint.semantics.flow.meets import Meet, MeetKind, Operand
-from devlint.semantics.flow.values import CPU, CPU0, HOME, HOST, META, UNKNOWN, Place, Step, Value, join, mixes
+from devlint.semantics.flow.values import CPU, CPU0, EMPTY, HOME, HOST, META, UNKNOWN, Place, Step, Value, join, mixes
 from devlint.semantics.tree import children, dotted
 from devlint.units import Unit
 
@@ -36,6 +36,8 @@ class Expressions:
         self.discarded: cst.Call | None = None
         self.loop: cst.For | None = None
         self.tensor_parameters: frozenset[str] = frozenset()
+        self.literals: dict[str, object] = {}
+        """Names that stand for a string or a number at the moment."""
 
     # -- the entry -----------------------------------------------------------------------------------------------
 
@@ -99,7 +101,7 @@ class Expressions:
         if base.kind == "module" and attribute in ("weight", "bias"):
             return Value("tensor", base.place, "registered")
         if base.kind == "module":
-            return Value("module", base.place, base.source, name=name)
+            return Value("module", base.place, base.source, base.steps, name=name)
         return UNKNOWN
 
     def _element(self, batch: Value, key: object, node: cst.CSTNode) -> Value:
@@ -116,7 +118,7 @@ class Expressions:
             if isinstance(part.slice, cst.Slice):
                 for bound in (part.slice.lower, part.slice.upper, part.slice.step):
                     self.value(bound)
-        key = constant(indices[0]) if len(indices) == 1 else None
+        key = self.key(node)
         name = f"{dotted(node.value)}[{key!r}]" if key is not None and dotted(node.value) else ""
         if name and name in self.env:
             return self.env[name]
@@ -141,12 +143,21 @@ class Expressions:
                 for index, value in zip(indices, values, strict=True)
             )
             derived = self._derived(base, node)
+            if derived.place == CPU0 and sliced:
+                derived = replace(derived, place=CPU)
             return derived if sliced or masked else replace(derived, maybe_scalar=True)
         if base.kind == "host":
             return Value("host", inputs=base.inputs)
         if base.kind == "module":
             return Value("module", base.place, base.source, base.steps)
         return UNKNOWN
+
+    def key(self, node: cst.Subscript) -> object:
+        """The string or number by which something is indexed; None where it is not known, or is something else."""
+        if len(node.slice) != 1 or not isinstance(node.slice[0].slice, cst.Index):
+            return None
+        index = node.slice[0].slice.value
+        return constant(index) if not isinstance(index, cst.Name) else self.literals.get(index.value)
 
     def _derived(self, base: Value, node: cst.CSTNode) -> Value:
         return replace(base, ident=object(), name="")
@@ -244,12 +255,19 @@ class Expressions:
 
     def _IfExp(self, node: cst.IfExp) -> Value:
         self.value(node.test)
+        self._forget_empties(node.test)
         body, other = self.value(node.body), self.value(node.orelse)
         if body.kind == other.kind == "device" and api.CAPABILITY.search(self.unit_code(node.test)):
             # `"cuda" if torch.cuda.is_available() else "cpu"`: the pick is named by whoever holds it.
             places = [value.place for value in (body, other) if value.place is not None and value.place != CPU]
             return Value("device", Place("accelerator", "") if places else None)
         return self._choose(body, other, node.test)
+
+    def _forget_empties(self, test: cst.BaseExpression) -> None:
+        """Tensors without elements that a test asks about: whatever is joined to them then is joined with care."""
+        for name in self.unit.below(test, cst.Name):
+            if (held := self.env.get(name.value)) is not None and held.place == EMPTY:
+                self.env[name.value] = UNKNOWN
 
     def _NamedExpr(self, node: cst.NamedExpr) -> Value:
         value = self.value(node.value)
@@ -274,6 +292,11 @@ class Expressions:
             # `if h is None: h = torch.zeros(…)`: whoever leaves it out gets what is made here.
             if one.kind == "tensor" and one.place == CPU and one.source == "factory":
                 return one
+        if "self.training" in self.unit_code(test):
+            # Both are used in turn.
+            behind = [side for side in (one, other) if side.source == "attribute" and side.place == CPU]
+            if len(behind) == 1:
+                return behind[0]
         for moved, kept in ((one, other), (other, one)):
             same = moved.kind in ("tensor", "module", "batch") and kept.kind in (moved.kind, "unknown")
             if same and moved.place is not None and moved.place.kind == "accelerator":

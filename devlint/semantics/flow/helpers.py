@@ -60,11 +60,14 @@ class Helpers(Evidence):
         defined = self.class_named(receiver) if receiver and "." not in receiver else None
         return self._method(*defined, method) if defined is not None else None
 
-    def method_of(self, base: Value, method: str, node: cst.BaseExpression) -> Helper | None:
+    def method_of(self, run: Run, base: Value, func: cst.Attribute, node: cst.Call) -> Helper | None:
         """The method that a call on `base` runs: its class's, or that of the one class of the file it can be."""
-        defined = base.defined
+        method, defined = func.attr.value, base.defined
         if defined is None and base.kind in ("unknown", "module"):
-            defined = self._only_class_with(method, dotted(node).rpartition(".")[2])
+            assigned = run.unit.parent(node)
+            target = assigned.targets[0].target if isinstance(assigned, cst.Assign) else None
+            parts = len(target.elements) if isinstance(target, cst.Tuple) else 0
+            defined = self._only_class_with(method, dotted(func.value).rpartition(".")[2], parts)
         found = self._method(*defined, method) if defined is not None else None
         return replace(found, receiver=base) if found is not None else None
 
@@ -79,11 +82,11 @@ class Helpers(Evidence):
                 return replace(found, owner=owner) if found.unit is unit else found
         return None
 
-    def _only_class_with(self, method: str, receiver: str) -> tuple[Unit, cst.ClassDef] | None:
+    def _only_class_with(self, method: str, receiver: str, parts: int) -> tuple[Unit, cst.ClassDef] | None:
         """The class of which a receiver of that name must be, if it is one of this file with that method.
 
         Either its name ends as the class's does (`sampler`, `UniformSampler`), or the method's has several words, as
-        those that many classes share have not.
+        those that many classes share have not, or it returns just as many `parts` as the call is taken apart into.
         """
         holders = [unit for unit in self.file.units if method in unit.words and f"def {method}(" in unit.text]
         if len(holders) != 1 or not holders[0].name:
@@ -92,13 +95,22 @@ class Helpers(Evidence):
         if defined is None:
             return None
         alike = receiver and defined[1].name.value.lower().endswith(receiver.replace("_", "").lower())
-        return defined if alike or "_" in method.strip("_") else None
+        if alike or "_" in method.strip("_"):
+            return defined
+        found = self._method(*defined, method)
+        returned = found.unit.below(found.function, cst.Return) if found is not None and parts > 1 else []
+        fits = all(isinstance(each.value, cst.Tuple) and len(each.value.elements) == parts for each in returned)
+        return defined if returned and fits else None
 
     def run_helper(self, run: Run, helper: Helper, operands: list[Operand], node: cst.Call) -> Value:
         """The result of running `helper` with these arguments."""
         function = helper.function
-        if any(arg.star for arg in node.args) or run.depth >= _DEPTH:
+        if run.depth >= _DEPTH:
             return UNKNOWN
+        starred = next((index for index, arg in enumerate(node.args) if arg.star), None)
+        if starred is not None:
+            # What is unpacked there may be any of the rest.
+            operands = [Operand(o.node, o.value if i < starred else UNKNOWN, o.keyword) for i, o in enumerate(operands)]
         if isinstance(function, cst.FunctionDef):
             if api.HOST_FUNCTION.search(function.name.value) or function in self._active:
                 return UNKNOWN
@@ -127,7 +139,7 @@ class Helpers(Evidence):
         goes_on = inner.suite(function.body)
         self._active.pop()
         result = UNKNOWN if goes_on and inner.returned else result_of(inner.returned)
-        if any(isinstance(inside, cst.Yield) for inside in helper.unit.below(function)):
+        if helper.unit.below(function, cst.Yield):
             result = UNKNOWN
         self._results[memo] = result
         return self._outside(result, helper, given)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from devlint.lazycst import cst
 from devlint.semantics.flow import api
 from devlint.semantics.flow.calls import Calls
+from devlint.semantics.flow.expressions import constant
 from devlint.semantics.flow.meets import Operand
 from devlint.semantics.flow.values import CPU, HOST, UNKNOWN, Step, Value, join
 from devlint.semantics.tree import dotted
@@ -18,6 +19,7 @@ from devlint.units import Unit
 if TYPE_CHECKING:
     from devlint.semantics.flow.world import World
 
+_UNROLLED = 8
 _FIRST = re.compile(r"first|init|start|\bnot \w+$|is None|== 0|len\(|numel|\bi\b|step", re.I)
 
 
@@ -67,8 +69,12 @@ class Run(Calls):
     # -- small statements ------------------------------------------------------------------------------------------
 
     def _run_Expr(self, node: cst.Expr) -> None:
-        self.discarded = node.value if isinstance(node.value, cst.Call) else None
-        self.value(node.value)
+        statements = (
+            [element.value for element in node.value.elements] if isinstance(node.value, cst.Tuple) else [node.value]
+        )
+        for value in statements:
+            self.discarded = value if isinstance(value, cst.Call) else None
+            self.value(value)
         self.discarded = None
 
     def _run_Assign(self, node: cst.Assign) -> None:
@@ -111,6 +117,7 @@ class Run(Calls):
 
     def _run_If(self, node: cst.If) -> bool:
         self.value(node.test)
+        self._forget_empties(node.test)
         branches: list[tuple[cst.If | None, dict[str, Value]]] = []
         current: cst.If | cst.Else | None = node
         before = dict(self.env)
@@ -143,11 +150,9 @@ class Run(Calls):
         """`if first: x = …, else: x = cat(x, …)`: what x was before never meets anything."""
         if not _FIRST.search(self.unit_code(node.test)):
             return
-        for part in self.unit.below(node.body):
-            if isinstance(part, cst.AssignTarget):
-                for inner in self.unit.below(part):
-                    if isinstance(inner, cst.Name):
-                        before[inner.value] = UNKNOWN
+        for part in self.unit.below(node.body, cst.AssignTarget):
+            for inner in self.unit.below(part, cst.Name):
+                before[inner.value] = UNKNOWN
 
     def _join(
         self, one: dict[str, Value], other: dict[str, Value], test: cst.BaseExpression | None
@@ -163,19 +168,30 @@ class Run(Calls):
 
     def _run_For(self, node: cst.For) -> None:
         outer, self.loop = self.loop, node
+        names = self._literal_items(node)
         item = self.iterated(node.iter, node)
-        for _ in range(2):
+        for literal in names or (None, None):
+            if literal is not None:
+                self.literals[dotted(node.target)] = literal
             before = dict(self.env)
             self.bind(node.target, item)
             self.suite(node.body)
             self.env = self._join(self.env, {**before, **self._loop_names(node)}, None)
         self.loop = outer
+        self.literals.pop(dotted(node.target), None)
         if node.orelse is not None:
             self.suite(node.orelse.body)
 
+    def _literal_items(self, node: cst.For) -> list[object]:
+        """What a loop over a display of strings or numbers, such as `("ids", "mask")`, gives to its target in turn."""
+        if not isinstance(node.iter, (cst.Tuple, cst.List)) or not isinstance(node.target, cst.Name):
+            return []
+        items = [constant(element.value) for element in node.iter.elements]
+        return [item for item in items if item is not None] if None not in items and len(items) <= _UNROLLED else []
+
     def _loop_names(self, node: cst.For) -> dict[str, Value]:
         """The names that the loop's target binds: behind the loop they are what the last round made of them."""
-        names = [part.value for part in self.unit.below(node.target) if isinstance(part, cst.Name)]
+        names = [part.value for part in self.unit.below(node.target, cst.Name)]
         return {name: self.env[name] for name in names if name in self.env}
 
     def _run_While(self, node: cst.While) -> None:
@@ -259,11 +275,7 @@ class Run(Calls):
                 self.bind(element.value, self._part(value, index, element))
             return
         if isinstance(target, cst.Subscript):
-            self.value(target)
-            name = dotted(target.value)
-            held = self.env.get(name)
-            if held is not None and held.kind == "batch":
-                self.env[name] = UNKNOWN
+            self._put(target, value)
             return
         name = dotted(target)
         if not name:
@@ -277,6 +289,21 @@ class Run(Calls):
         self.env[name] = value
         if name.startswith("self.") and name.count(".") == 1 and self.class_node is not None:
             self.world.note_attribute(self, target, name[5:], value)
+
+    def _put(self, target: cst.Subscript, value: Value) -> None:
+        """`held[key] = value`: what a container or a batch holds there from now on."""
+        self.value(target)
+        name = dotted(target.value)
+        held = self.env.get(name)
+        if held is None or held.kind not in ("batch", "container"):
+            return
+        key = self.key(target)
+        if key is not None:
+            self.env[f"{name}[{key!r}]"] = value
+            return
+        for entry in [entry for entry in self.env if entry.startswith(name + "[")]:
+            del self.env[entry]
+        self.env[name] = UNKNOWN if held.kind == "batch" else Value("container")
 
     def _part(self, value: Value, index: int, element: cst.BaseElement) -> Value:
         if isinstance(element, cst.StarredElement):
@@ -320,6 +347,8 @@ class Run(Calls):
             return items[0] if len({(item.kind, item.place) for item in items}) == 1 else UNKNOWN
         if value.kind == "tensor":
             return self._derived(value, node)
+        if value.kind == "module":
+            return Value("module", value.place, value.source, value.steps)
         if value.kind in ("unknown", "container") and loop is not None and self.world.loads_batches(self.unit, loop):
             batch = Value("batch", CPU, "element")
             return Value("container", items={0: HOST, 1: batch}) if not part and _counts(loop.target) else batch

@@ -13,6 +13,8 @@ from devlint.semantics.flow.meets import Meet, Move, Operand
 from devlint.semantics.flow.values import CPU, CPU0, HOST, UNKNOWN, Kind, Place, Step, Value
 from devlint.semantics.tree import dotted
 
+_SELF_METHODS = frozenset("eval train requires_grad_ float half double apply bfloat16".split())
+"""Methods of a module that return it."""
 _DTYPE = re.compile(r"(?:^|\.)(?:float|half|double|long|int|bool|bfloat|uint|complex)\d*$|dtype")
 
 
@@ -32,7 +34,7 @@ class Methods(Expressions):
         if base.kind in ("module", "loss"):
             for arg in node.args:
                 self.value(arg.value)
-            if method in ("eval", "train", "requires_grad_", "float", "half", "double", "apply", "bfloat16"):
+            if method in _SELF_METHODS:
                 return base
             if method in ("parameters", "state_dict", "named_parameters", "buffers", "children", "modules"):
                 return Value("container", items={"*": Value("tensor", base.place, "registered", base.steps)})
@@ -105,7 +107,8 @@ class Methods(Expressions):
                 if self._several(node, method):
                     return Value("container", items={"*": derived})
             if method in ("argsort", "nonzero", "unsqueeze", "view", "reshape", "expand", "repeat", "flatten"):
-                return replace(derived, maybe_scalar=False)
+                place = CPU if base.place == CPU0 and operands else base.place
+                return replace(derived, maybe_scalar=False, place=place)
             whole = method in api.REDUCTIONS and not any(o.keyword in ("", "dim", "axis") for o in operands)
             return replace(derived, maybe_scalar=base.maybe_scalar or whole)
         return UNKNOWN
@@ -141,7 +144,7 @@ class Methods(Expressions):
         if base.kind == "unknown":
             if place is None or method == "type_as":
                 return UNKNOWN
-            held = dotted(node.func.value) if isinstance(node.func, cst.Attribute) else ""
+            held = _root(node.func)
             made = node.func.value if isinstance(node.func, cst.Attribute) else None
             of_class = dotted(made.func).rpartition(".")[2][:1].isupper() if isinstance(made, cst.Call) else False
             kind: Kind = "module" if of_class or api.MODULE_NAME.search(held) else "tensor"
@@ -167,3 +170,11 @@ class Methods(Expressions):
             if name and result.kind in ("module", "loss"):
                 self.env[name] = result
         return result
+
+
+def _root(func: cst.BaseExpression) -> str:
+    """The name that methods of modules are called on in a row, as in `model.half().eval().cuda`."""
+    node = func.value if isinstance(func, cst.Attribute) else func
+    while isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.func.attr.value in _SELF_METHODS:
+        node = node.func.value
+    return dotted(node)

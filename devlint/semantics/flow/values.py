@@ -33,12 +33,13 @@ Source = Literal[
 class Place:
     """Where a tensor or module is.
 
-    `cpu`: certainly the CPU. `cpu0`: there, and 0-dimensional, so that it mixes with every device. `accelerator`: the
+    `cpu`: certainly the CPU. `cpu0`: there, and 0-dimensional, so that it mixes with every device. `empty`: there, and
+    without elements, so that it matters only where something is joined to it. `accelerator`: the
     device that the expression `symbol` names, which may be an accelerator. `input`: where the caller put parameter
     `symbol`. `home`: where the module is. `literal` tells a device that the code itself spells, such as "cuda".
     """
 
-    kind: Literal["cpu", "cpu0", "accelerator", "input", "home", "meta"]
+    kind: Literal["cpu", "cpu0", "empty", "accelerator", "input", "home", "meta"]
     symbol: str = ""
     literal: bool = False
 
@@ -46,6 +47,7 @@ class Place:
 CPU = Place("cpu", "cpu")
 CPU0 = Place("cpu0", "cpu")
 HOME = Place("home", "the module's device")
+EMPTY = Place("empty", "cpu")
 META = Place("meta", "meta")
 
 

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from devlint.edits import argument
 from devlint.lazycst import cst
-from devlint.semantics.calls import MOVES_OR_DEVICE, string_value
+from devlint.semantics.calls import MOVES_OR_DEVICE, pattern_of, string_value
 from devlint.semantics.flow import api
 from devlint.semantics.flow.helpers import Helper, Helpers, brought_home
 from devlint.semantics.flow.interpreter import Run
 from devlint.semantics.flow.meets import Notes, Operand
 from devlint.semantics.flow.values import CPU, HOME, UNKNOWN, Step, Value
-from devlint.semantics.project import find
+from devlint.semantics.project import find, imported_names
 from devlint.semantics.tree import dotted
 from devlint.units import Unit, UnitTooDeep
 
@@ -23,12 +24,6 @@ if TYPE_CHECKING:
     from devlint.semantics.flow.expressions import Expressions
 
 _BUDGET = 60_000
-_ELSEWHERE = frozenset(
-    "numpy np os sys math random time re json typing collections argparse tqdm PIL cv2 matplotlib torchvision".split()
-)
-HOLDS_PARAMETERS = re.compile(
-    r"\bnn\.(?:Linear|Conv|Embedding|Parameter|LSTM|GRU|RNN|BatchNorm|LayerNorm|MultiheadAttention)"
-)
 
 
 class World(Helpers):
@@ -41,6 +36,11 @@ class World(Helpers):
         self._left = _BUDGET
         self._module_env: dict[str, Value] | None = None
         self._done: set[Unit] = set()
+
+    @cached_property
+    def imported(self) -> frozenset[str]:
+        """The names that the file imports from its own project."""
+        return imported_names(self.file.source.path, self.names)
 
     def _world(self) -> World:
         return self
@@ -135,14 +135,19 @@ class World(Helpers):
         text = dotted(node.func)
         if text == "self.register_buffer" and run.class_node is not None and len(node.args) > 1:
             return self._register(run, node)
+        if text in ("setattr", "getattr") and len(node.args) > 1 and dotted(node.args[0].value) == "self":
+            return self._by_name(run, node)
         callee = run.value(node.func) if not isinstance(node.func, cst.Name) else run.env.get(text, UNKNOWN)
-        if callee.kind == "unknown" and isinstance(node.func, cst.Name):
+        if isinstance(node.func, cst.Name) and text not in run.env:
             callee = self.module_value(node.func, run)
         operands = run.arguments(node)
         if callee.kind in ("module", "loss"):
             return self._apply(run, node, callee, operands)
         if text in ("copy.deepcopy", "deepcopy", "iter") and operands:
             return operands[0].value
+        if text == "zip" and any(arg.star for arg in node.args):
+            # A transposition: each of its items is a tuple.
+            return Value("container", items={"*": Value("container")})
         if node.args and text.rpartition(".")[2] in (*api.WRAPPERS, "enumerate", "zip"):
             item = run.iterated(node)
             return Value("container", items={"*": item}) if item is not UNKNOWN else UNKNOWN
@@ -165,7 +170,8 @@ class World(Helpers):
         if built is not None:
             step = Step(node, run.unit, "")
             if self.is_module(*built):
-                return Value("module", CPU, "factory", (step,), name=text, defined=built)
+                place = CPU if self.begins_on_cpu(*built) else None
+                return Value("module", place, "factory", (step,), name=text, defined=built)
             return Value("object", None, "factory", (step,), name=text, defined=built)
         if api.LOSS_NAME.search(text) and "ctc" not in text.lower():
             return run._combine("loss", node, *(o for o in operands if o.value.kind == "tensor"))
@@ -182,7 +188,11 @@ class World(Helpers):
 
     def _imported(self, run: Run, node: cst.Call, qualified: str, operands: list[Operand]) -> Value:
         """The result of a call of what another file of the project defines, as far as it can be told from outside."""
-        if qualified.partition(".")[0] in _ELSEWHERE or run.depth:
+        if api.LIBRARY_MODULES.fullmatch(qualified):
+            elsewhere = argument(node, "device_map") or argument(node, "device") or any(arg.star for arg in node.args)
+            place = None if elsewhere or self.default_device(node, run.unit) else CPU
+            return Value("module", place, "factory", (Step(node, run.unit, ""),), name=qualified)
+        if run.depth:
             return UNKNOWN
         found = find(self.file.source.path, qualified)
         if found is None:
@@ -195,7 +205,7 @@ class World(Helpers):
             unit, owner = defined
             settled = (
                 world.is_module(unit, owner)
-                and HOLDS_PARAMETERS.search(unit.text)
+                and world.begins_on_cpu(unit, owner)
                 and not MOVES_OR_DEVICE.search(unit.text)
             )
             return Value("module", CPU, "factory", (step,), name=name) if settled else UNKNOWN
@@ -212,7 +222,7 @@ class World(Helpers):
     def call_method(self, run: Expressions, node: cst.Call, base: Value, func: cst.Attribute) -> Value:
         """The result of a call of a method that the file defines for what `base` is."""
         assert isinstance(run, Run)
-        helper = self.method_of(base, func.attr.value, func.value)
+        helper = self.method_of(run, base, func, node)
         return self.run_helper(run, helper, run.arguments(node), node) if helper is not None else UNKNOWN
 
     def _partial(self, run: Run, operands: list[Operand]) -> Value:
@@ -226,6 +236,18 @@ class World(Helpers):
         items: dict[object, Value] = dict(function.items or {})
         items.update({operand.keyword or str(index): operand.value for index, operand in enumerate(given)})
         return replace(function, items=items)
+
+    def _by_name(self, run: Run, node: cst.Call) -> Value:
+        """`setattr(self, f"mask{i}", …)` and `getattr(self, f"mask{i}")`: all attributes of one pattern are one."""
+        name = pattern_of(node.args[1].value)
+        values = [run.value(arg.value) for arg in node.args[2:]]
+        if not name or run.class_node is None:
+            return UNKNOWN
+        if dotted(node.func) == "setattr":
+            run.env["self." + name] = values[0] if values else UNKNOWN
+            self.note_attribute(run, node, name, run.env["self." + name])
+            return UNKNOWN
+        return run.env.get("self." + name) or self.attribute(run.unit, run.class_node, name)
 
     def _register(self, run: Run, node: cst.Call) -> Value:
         name = argument(node, "name", 0)
