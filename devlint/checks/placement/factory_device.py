@@ -52,6 +52,8 @@ class FactoryDevice(MeetCheck):
                 continue
             if place.kind == "home" and self._made_by_caller(creator):
                 continue
+            if place.kind == "input" and self._in_test(creator):
+                continue
             self._report(meet, left, other, creator)
 
     def _made_by_caller(self, creator: Step) -> bool:
@@ -60,6 +62,13 @@ class FactoryDevice(MeetCheck):
             return False
         around = creator.unit.enclosing(creator.node, cst.FunctionDef)
         return around is None or ".forward(" in creator.unit.code(around)
+
+    def _in_test(self, creator: Step) -> bool:
+        """Whether a test makes the tensor: what pytest hands to its parameters is made beside it, on the CPU."""
+        around = creator.unit.enclosing(creator.node, cst.FunctionDef)
+        while around is not None and not around.name.value.startswith("test_"):
+            around = creator.unit.enclosing(around, cst.FunctionDef)
+        return around is not None and creator.unit.enclosing(around, cst.ClassDef) is None
 
     def _report_constant(self, meet: Meet, left: Operand, other: Operand) -> None:
         name = meet.unit.code(left.node)

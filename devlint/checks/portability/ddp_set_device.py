@@ -7,6 +7,7 @@ import re
 from devlint.checks.base import Check, Rule
 from devlint.lazycst import cst
 from devlint.semantics.calls import string_value
+from devlint.semantics.guards import choices
 
 _PLACED = re.compile(
     r"set_device|set_device_index|CUDA_VISIBLE_DEVICES|cuda:\{|cuda:%|[\"']cuda:[\"']\s*\+|device\(\s*[\"']cuda[\"']\s*,|"
@@ -37,8 +38,11 @@ class DdpSetDevice(Check):
         if re.search(r"\.to\(\s*(?:\w+\.)*\w*rank", text):
             return
         scope = self.enclosing(node, cst.FunctionDef) or self.unit.module
-        starts = (other for other in self.unit.below(scope) if isinstance(other, cst.Call))
-        if not any(self.name(other.func) == "torch.distributed.init_process_group" for other in starts):
+        calls = (other for other in self.unit.below(scope) if isinstance(other, cst.Call))
+        starts = [other for other in calls if self.name(other.func) == "torch.distributed.init_process_group"]
+        if not starts or any(
+            "is_initialized" in self.code(each.test) for start in starts for each in choices(self.unit, start)
+        ):
             # Whoever started the group may have chosen the device there.
             return
         self.report(
