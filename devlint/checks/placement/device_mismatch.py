@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from devlint.checks.base import Rule
 from devlint.checks.meeting import MeetCheck, describe, evidence_of, pairs, step_evidence
 from devlint.edits import add_argument, argument
@@ -13,6 +15,8 @@ from devlint.semantics.flow.meets import Meet, Operand
 from devlint.semantics.flow.values import Value
 
 _SOURCES = ("factory", "numpy", "moved", "held")
+# A layer that `__init__` hands to a helper with one of another module's may take the parameters of that one.
+_REWORKED = re.compile(r"^\s+\w+\(self\.\w+,\s*(?!self\b)\w+\.\w+\)", re.M)
 _ADVICE = "create it there: `device={}`"
 
 
@@ -41,7 +45,8 @@ class DeviceMismatch(MeetCheck):
             if place is None or place.kind != "accelerator" or left.value.source not in _SOURCES:
                 continue
             if left.value.kind == "module":
-                self._report_module(meet, left, other)
+                if left.value.defined is None or not _REWORKED.search(left.value.defined[0].text):
+                    self._report_module(meet, left, other)
                 continue
             if other.value.kind == "module" and self._holds_nothing(other.value):
                 continue

@@ -52,7 +52,7 @@ class FactoryDevice(MeetCheck):
                 continue
             if place.kind == "home" and self._made_by_caller(creator):
                 continue
-            if place.kind == "input" and self._in_test(creator):
+            if place.kind == "input" and (self._in_test(creator) or self._in_collator(creator)):
                 continue
             self._report(meet, left, other, creator)
 
@@ -69,6 +69,11 @@ class FactoryDevice(MeetCheck):
         while around is not None and not around.name.value.startswith("test_"):
             around = creator.unit.enclosing(around, cst.FunctionDef)
         return around is not None and creator.unit.enclosing(around, cst.ClassDef) is None
+
+    def _in_collator(self, creator: Step) -> bool:
+        """Whether a class that makes batches makes the tensor: it runs in the loader's workers, on the CPU."""
+        owner = creator.unit.enclosing(creator.node, cst.ClassDef)
+        return owner is not None and "collat" in owner.name.value.lower()
 
     def _report_constant(self, meet: Meet, left: Operand, other: Operand) -> None:
         name = meet.unit.code(left.node)

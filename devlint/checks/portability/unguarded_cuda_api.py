@@ -21,7 +21,7 @@ _RAISING = frozenset(
 # Code written for one kind of device, and tests that are run on it.
 _FOLDERS = re.compile(r"kernels?|csrc|contrib|ops|extensions?|\w*triton\w*|\w*cuda\w*|tests?|benchmarks?")
 _FILES = re.compile(r"test_|.*_test\.py$|.*cuda|.*ddp|.*dist")
-_ABOUT_DEVICES = re.compile(r"cuda|gpu|device|accelerat|rank|distributed|world|nccl|backend|ddp", re.I)
+_ABOUT_DEVICES = re.compile(r"cuda|gpu|device|accelerat|rank|distributed|world|nccl|backend|ddp|parallel", re.I)
 _FALLBACK = re.compile(
     r"""is_available\(\)[^\n]*\belse\b|cuda[^\n]*\belse[^\n]*["']cpu["']|["']cpu["'][^\n]*\belse[^\n]*cuda|no[-_]cuda"""
 )
