@@ -2,30 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import product
 
 from devlint.checks.base import Check, File, Rule
 from devlint.edits import insert_after, insert_before, replace, statement_of
 from devlint.findings import Fix
 from devlint.lazycst import cst
-from devlint.semantics.autocast import Autocasts
+from devlint.semantics.guards import on_other_branch
 from devlint.semantics.paths import Paths
-from devlint.semantics.training import code_below, is_backward, looks_like_optimizer, method_call
-from devlint.semantics.tree import dotted
+from devlint.semantics.scaler import ScalerEvent, ScalerEvents
+from devlint.semantics.training import code_below
 
-_CLIPS = ("clip_grad_norm_", "clip_grad_value_", "clip_grad_norm")
 # Libraries whose optimizers unscale by themselves.
 _WRAPPERS = frozenset(("msamp", "apex", "deepspeed", "accelerate", "colossalai"))
-
-
-@dataclass(frozen=True)
-class _Event:
-    kind: str
-    node: cst.Call
-    scaler: str = ""
-    optimizer: str = ""
 
 
 class GradScalerProtocol(Check):
@@ -48,7 +37,7 @@ class GradScalerProtocol(Check):
 
     def __init__(self, file: File) -> None:
         super().__init__(file)
-        self._autocasts = Autocasts(file)
+        self._events = ScalerEvents(file)
 
     def visit_FunctionDef(self, node: cst.FunctionDef) -> None:
         self._scope(node.body, node)
@@ -58,9 +47,9 @@ class GradScalerProtocol(Check):
             self._scope(node, node)
 
     def _scope(self, body: cst.BaseSuite | cst.Module, scope: cst.CSTNode) -> None:
-        scaled = self._scaled_names(scope)
+        scaled = self._events.scaled_names(self.unit, scope)
         nodes = list(code_below(self.unit, scope))
-        everything = [event for event in (self._event(node, scaled) for node in nodes) if event is not None]
+        everything = self._events.below(self.unit, scope, scaled)
         if not any(event.scaler for event in everything):
             return
         loops = [node for node in nodes if isinstance(node, (cst.For, cst.While))]
@@ -79,68 +68,23 @@ class GradScalerProtocol(Check):
         return frozenset(node.value for node in target if isinstance(node, cst.Name))
 
     def _holds(self, loop: cst.For | cst.While, scaled: frozenset[str]) -> bool:
-        kinds = {event.kind for event in self._events_in(loop, scaled)}
+        kinds = {event.kind for event in self._events.below(self.unit, loop, scaled)}
         return bool(kinds & {"scale", "backward"}) and bool(kinds & {"step", "bypass", "update"})
-
-    def _events_in(self, scope: cst.CSTNode, scaled: frozenset[str]) -> Iterator[_Event]:
-        for node in code_below(self.unit, scope):
-            event = self._event(node, scaled)
-            if event is not None:
-                yield event
-
-    def _scaled_names(self, scope: cst.CSTNode) -> frozenset[str]:
-        """The names that hold `scaler.scale(loss)`."""
-        return frozenset(
-            dotted(node.targets[0].target)
-            for node in code_below(self.unit, scope)
-            if isinstance(node, cst.Assign) and method_call(node.value, "scale")
-        )
-
-    def _event(self, node: cst.CSTNode, scaled: frozenset[str]) -> _Event | None:
-        if not isinstance(node, cst.Call):
-            return None
-        if not isinstance(node.func, cst.Attribute):
-            named = dotted(node.func) in _CLIPS or self.name(node.func).rpartition(".")[2] in _CLIPS
-            return _Event("clip", node) if named else None
-        method, receiver = node.func.attr.value, node.func.value
-        name = dotted(receiver)
-        if method in _CLIPS and "accelerator" not in name and "fabric" not in name:
-            return _Event("clip", node)
-        if method == "backward":
-            if method_call(receiver, "scale"):
-                assert isinstance(receiver, cst.Call) and isinstance(receiver.func, cst.Attribute)
-                return _Event("scale", node, dotted(receiver.func.value))
-            if name in scaled:
-                return _Event("scale", node, self._any_scaler())
-            return _Event("backward", node) if is_backward(node) or "accelerator" in name else None
-        if method == "step" and node.args and self._is_scaler(receiver):
-            return _Event("step", node, name, self.unit.module.code_for_node(node.args[0].value))
-        if method == "unscale_" and node.args:
-            return _Event("unscale", node, name, self.unit.module.code_for_node(node.args[0].value))
-        if method == "update" and self._is_scaler(receiver):
-            return _Event("update", node, name)
-        if method == "step" and not node.args and looks_like_optimizer(name):
-            return _Event("bypass", node, "", name)
-        return None
-
-    def _is_scaler(self, node: cst.BaseExpression) -> bool:
-        """Whether an expression is called a scaler, or is a `GradScaler` of this file."""
-        name = dotted(node)
-        return "scaler" in name.lower() or (bool(name) and self._autocasts.scaler(node, self.unit) is not None)
-
-    def _any_scaler(self) -> str:
-        return next((dotted(n.func.value) for n in self.unit.nodes if method_call(n, "scale")), "scaler")  # type: ignore[attr-defined]
 
     def _check(
         self,
         body: cst.BaseSuite | cst.Module,
         scaled: frozenset[str],
-        everything: list[_Event],
+        everything: list[ScalerEvent],
         *,
         repeats: bool,
         drawn: frozenset[str] = frozenset(),
     ) -> None:
-        paths = [path for path in Paths(self.unit, lambda node: self._event(node, scaled)).through(body) if path.events]
+        paths = [
+            path
+            for path in Paths(self.unit, lambda node: self._events.at(self.unit, node, scaled)).through(body)
+            if path.events
+        ]
         kinds = {event.kind for event in everything}
         for path in paths:
             self._clipped(path.events)
@@ -154,7 +98,7 @@ class GradScalerProtocol(Check):
         for first, second in pairs[:600]:
             self._unscaled_twice((*first.events, *(second.events if second is not None else ())), drawn)
 
-    def _clipped(self, events: tuple[_Event, ...]) -> None:
+    def _clipped(self, events: tuple[ScalerEvent, ...]) -> None:
         scaler = ""
         for index, event in enumerate(events):
             if event.kind == "scale":
@@ -166,7 +110,7 @@ class GradScalerProtocol(Check):
                 if step is not None:
                     self._report_clip(event, step)
 
-    def _report_clip(self, event: _Event, step: _Event) -> None:
+    def _report_clip(self, event: ScalerEvent, step: ScalerEvent) -> None:
         text = f"{step.scaler}.unscale_({step.optimizer})"
         statement = statement_of(self.unit, event.node)
         edit = insert_before(self.unit, statement, text) if statement is not None else None
@@ -179,7 +123,7 @@ class GradScalerProtocol(Check):
             evidence=[(step.node, "the scaler would have unscaled them only here")],
         )
 
-    def _bypassed(self, events: tuple[_Event, ...], *, mendable: bool) -> None:
+    def _bypassed(self, events: tuple[ScalerEvent, ...], *, mendable: bool) -> None:
         scale = next((event for event in events if event.kind == "scale"), None)
         roots = {target.partition(".")[0] for targets in self.file.names.aliases.values() for target in targets}
         if scale is None or not roots.isdisjoint(_WRAPPERS):
@@ -201,7 +145,7 @@ class GradScalerProtocol(Check):
                 )
                 return
 
-    def _unscaled_loss(self, events: tuple[_Event, ...]) -> None:
+    def _unscaled_loss(self, events: tuple[ScalerEvent, ...]) -> None:
         backward = next((event for event in events if event.kind == "backward"), None)
         if backward is None:
             return
@@ -223,7 +167,7 @@ class GradScalerProtocol(Check):
                 )
                 return
 
-    def _not_updated(self, events: tuple[_Event, ...]) -> None:
+    def _not_updated(self, events: tuple[ScalerEvent, ...]) -> None:
         for event in events:
             if event.kind == "step":
                 text = f"{event.scaler}.update()"
@@ -237,18 +181,18 @@ class GradScalerProtocol(Check):
                 )
                 return
 
-    def _unscaled_twice(self, events: tuple[_Event, ...], drawn: frozenset[str]) -> None:
-        unscaled: dict[tuple[str, str], _Event] = {}
+    def _unscaled_twice(self, events: tuple[ScalerEvent, ...], drawn: frozenset[str]) -> None:
+        unscaled: dict[tuple[str, str], ScalerEvent] = {}
         for event in events:
             if event.kind == "update":
                 unscaled = {key: first for key, first in unscaled.items() if key[0] != event.scaler}
             elif event.kind == "unscale" and event.optimizer.partition(".")[0] not in drawn:
                 key = (event.scaler, event.optimizer)
-                if key in unscaled:
+                if key in unscaled and not on_other_branch(self.unit, unscaled[key].node, event.node):
                     self._report_twice(event, unscaled[key])
                 unscaled[key] = event
 
-    def _report_twice(self, event: _Event, first: _Event) -> None:
+    def _report_twice(self, event: ScalerEvent, first: ScalerEvent) -> None:
         again = (
             "in the next round of the loop, on a path without an update" if first.node is event.node else "before it"
         )

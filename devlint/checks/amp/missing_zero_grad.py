@@ -9,7 +9,7 @@ from devlint.edits import insert_after, insert_before, statement_of
 from devlint.findings import Fix
 from devlint.lazycst import cst
 from devlint.semantics.flow.api import FRAMEWORK_ROOTS
-from devlint.semantics.training import StepCall, code_below, is_backward, step_call
+from devlint.semantics.training import StepCall, code_below, is_backward, method_call, step_call
 from devlint.semantics.tree import dotted
 
 # What resets gradients, or takes them otherwise than from `.grad`.
@@ -38,22 +38,50 @@ class MissingZeroGrad(Check):
     def _loop(self, loop: cst.For | cst.While) -> None:
         nodes = list(code_below(self.unit, loop.body))
         backward = next((node for node in nodes if is_backward(node)), None)
-        step = next((step for step in (step_call(self.unit, node) for node in nodes) if step is not None), None)
-        if backward is None or step is None or not self._innermost(loop, nodes):
+        steps = [step for step in (step_call(self.unit, node) for node in nodes) if step is not None]
+        if backward is None or not steps or not self._innermost(loop, nodes) or self._uses_a_framework():
             return
-        if self._uses_a_framework() or _RESETS.search(self.code(loop.body)):
+        step: StepCall | None = steps[0]
+        where = "no `zero_grad` in this loop"
+        if _RESETS.search(self.code(loop.body)):
+            step = self._left_out(nodes, steps)
+            where = "no `zero_grad` of this optimizer on this way through the loop"
+        if step is None or any(self._may_reset(node, step) for node in nodes):
             return
-        if any(self._may_reset(node, step) for node in nodes):
-            return
+        at = self.unit.index_of(step.node)
+        before = [node for node in nodes if is_backward(node) and self.unit.index_of(node) < at]
+        backward = before[-1] if before else backward
         evidence = [(backward, "the gradients are added up here")]
         self.report(
             step.node,
             "TDL401",
-            f"no `zero_grad` in this loop: every `backward()` adds to the gradients of all steps before; call "
+            f"{where}: every `backward()` adds to the gradients of all steps before; call "
             f"`{step.optimizer}.zero_grad()` once a step, or let devlint.runtime.TrainStep do the whole of it",
             fix=self._fix(backward, step),
             evidence=evidence,
         )
+
+    def _left_out(self, nodes: list[cst.CSTNode], steps: list[StepCall]) -> StepCall | None:
+        """The step whose gradients nobody resets, in a loop that resets others: of another optimizer, or in another branch."""
+        resets = [node for node in nodes if isinstance(node, cst.Call) and method_call(node, "zero_grad")]
+        names = {dotted(node.func.value) for node in resets if isinstance(node.func, cst.Attribute)}
+        text = " ".join(self.code(node) for node in nodes if isinstance(node, cst.SimpleStatementLine))
+        if not resets or len(_RESETS.findall(text)) > len(re.findall(r"zero_grad\(", text)):
+            return None
+        if names <= {step.optimizer for step in steps} and "" not in names:
+            # Each of these clears its own parameters; what no one of them steps is not cleared.
+            other = next((step for step in steps if step.optimizer not in names), None)
+            if other is not None and "[" not in other.optimizer:
+                return other
+        for step in steps:
+            choice = self.enclosing(step.node, cst.If)
+            if choice is None or not isinstance(choice.orelse, cst.Else):
+                continue
+            one, two = self.unit.below(choice.body), self.unit.below(choice.orelse)
+            mine, others = (one, two) if step.node in one else (two, one)
+            if any(map(is_backward, mine)) and all(reset in others for reset in resets):
+                return step
+        return None
 
     def _innermost(self, loop: cst.CSTNode, nodes: list[cst.CSTNode]) -> bool:
         """Whether no loop inside holds both a backward pass and a step."""

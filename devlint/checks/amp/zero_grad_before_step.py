@@ -9,6 +9,11 @@ from devlint.lazycst import cst
 from devlint.semantics.training import is_backward, method_call, step_call
 from devlint.semantics.tree import dotted
 
+_HARMLESS = (
+    *("zero_grad", "item", "update", "unscale_", "append", "train"),
+    *("clip_grad_norm_", "clip_grad_value_"),
+)
+
 
 class ZeroGradBeforeStep(Check):
     rules = (
@@ -45,9 +50,7 @@ class ZeroGradBeforeStep(Check):
                     reset[dotted(call.func.value)] = call
                 elif step is not None and step.optimizer in reset:
                     self._report(call, step.optimizer, reset.pop(step.optimizer))
-                elif step is None and not method_call(
-                    call, "zero_grad", "item", "update", "unscale_", "append", "train"
-                ):
+                elif step is None and not method_call(call, *_HARMLESS):
                     # What is called here may run a backward pass of its own.
                     reset = {}
 

@@ -28,7 +28,7 @@ class UnregisteredContainer(Check):
         ),
     )
     triggers = (("class",), ("__init__",), ("self",))
-    patterns = (r"self\.\w+\s*(?::[^=\n]+)?=\s*(?:\[|\{|\(|list\(|dict\()",)
+    patterns = (r"self\.\w+\s*(?::[^=\n]+)?=\s*(?:\[|\{|\(|list\(|tuple\(|dict\()",)
 
     def visit_ClassDef(self, node: cst.ClassDef) -> None:
         if not self.file.placement.world.is_module(self.unit, node):
@@ -58,6 +58,14 @@ class UnregisteredContainer(Check):
         elif isinstance(value, cst.ListComp):
             kinds = {self._kind(value.elt)}
             self._report(statement, name, kinds, self._wrapped(value, kinds))
+        elif isinstance(value, cst.Call) and dotted(value.func) in ("list", "tuple") and len(value.args) == 1:
+            inner = value.args[0].value
+            if isinstance(inner, (cst.GeneratorExp, cst.ListComp)):
+                kinds = {self._kind(inner.elt)}
+                # What was a tuple may be added to others, which a ModuleList is not.
+                self._report(statement, name, kinds, None)
+            else:
+                self._filled(owner, statement, name)
         elif isinstance(value, cst.DictComp):
             # What its keys are is not known, and a ModuleDict takes strings.
             self._report(statement, name, {self._kind(value.value)}, None)
@@ -109,6 +117,12 @@ class UnregisteredContainer(Check):
                 return "parameter"
             if dotted(node.func) == "getattr" and node.args and dotted(node.args[0].value) == "self":
                 return "buffer" if "register_buffer" in self.unit.words else ""
+            made = self.file.placement.world.function(dotted(node.func)) if depth < 3 else None
+            if made is not None:
+                returned = made[0].below(made[1], cst.Return)
+                calls = [each.value for each in returned if isinstance(each.value, cst.Call)]
+                names = {self.file.names.qualified(call.func, made[0]) for call in calls}
+                return "module" if names and len(calls) == len(returned) and names <= PARAMETRIC | CONTAINERS else ""
             found = self.file.placement.world.class_named(dotted(node.func))
             holds = found is not None and _HOLDS.search(found[0].text) is not None
             return "module" if found is not None and holds and self.file.placement.world.is_module(*found) else ""

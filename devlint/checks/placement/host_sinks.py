@@ -25,7 +25,8 @@ class HostSinks(MeetCheck):
             fix="safe",
         ),
     )
-    patterns = (rf"{MOVE_CALL}|pack_padded_sequence",)
+    # What is handed to `.numpy()` may have been moved by a function that is called.
+    patterns = (rf"{MOVE_CALL}|pack_padded_sequence|\.numpy\(",)
 
     @classmethod
     def wants(cls, unit: Unit, names: Names) -> bool:

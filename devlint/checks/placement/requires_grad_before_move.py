@@ -29,7 +29,7 @@ class RequiresGradBeforeMove(Check):
 
     def visit_Assign(self, node: cst.Assign) -> None:
         target = dotted(node.targets[0].target)
-        call = node.value
+        call = node.value.elt if isinstance(node.value, cst.ListComp) else node.value
         if not isinstance(call, cst.Call) or len(node.targets) != 1 or not target:
             return
         move = move_of(call)

@@ -1,4 +1,4 @@
-"""TDL704 accelerator-none: `torch.accelerator.current_accelerator()` is None on a CPU."""
+"""TDL704 accelerator-none: `torch.accelerator.current_accelerator()` may be None."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class AcceleratorNone(Check):
         Rule(
             "TDL704",
             "accelerator-none",
-            "an attribute of `torch.accelerator.current_accelerator()`, which is None without an accelerator",
+            "an attribute of `torch.accelerator.current_accelerator()`, which may be None",
             fix="unsafe",
         ),
     )
@@ -25,15 +25,17 @@ class AcceleratorNone(Check):
             return
         if call.lpar or self._guarded(node):
             return
-        spelled, needs = self.file.names.spell("torch.device")
+        device, needs = self.file.names.spell("torch.device")
+        available, also = self.file.names.spell("torch.accelerator.is_available")
         code = self.code(call)
-        new = f'({code} or {spelled}("cpu"))'
+        # Built for an accelerator that the machine lacks, torch names it all the same.
+        new = f'({code} if {available}() else {device}("cpu"))'
         self.report(
             node,
             "TDL704",
-            f"`{code}` is None on a machine without an accelerator, and None has no `{node.attr.value}`; write `{new}`, or use "
+            f"`{code}` is None where torch was built without an accelerator, and None has no `{node.attr.value}`; write `{new}`, or use "
             "devlint.runtime.best_device()",
-            fix=Fix(f"Write `{new}`", (replace(self.unit, call, new),), "unsafe", needs),
+            fix=Fix(f"Write `{new}`", (replace(self.unit, call, new),), "unsafe", (*needs, *also)),
         )
 
     def _guarded(self, node: cst.CSTNode) -> bool:

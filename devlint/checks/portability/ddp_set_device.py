@@ -8,6 +8,7 @@ from devlint.checks.base import Check, Rule
 from devlint.lazycst import cst
 from devlint.semantics.calls import string_value
 from devlint.semantics.guards import choices
+from devlint.units import Unit
 
 _PLACED = re.compile(
     r"set_device|set_device_index|CUDA_VISIBLE_DEVICES|cuda:\{|cuda:%|[\"']cuda:[\"']\s*\+|device\(\s*[\"']cuda[\"']\s*,|"
@@ -26,6 +27,14 @@ class DdpSetDevice(Check):
     triggers = (("cuda",),)
     patterns = (r"\.cuda\(\)|[\"']cuda[\"']",)
 
+    def _starts(self, unit: Unit, scope: cst.CSTNode) -> bool:
+        """Whether the process group is started in `scope`, and not only where nobody did before."""
+        return "init_process_group" in unit.words and any(
+            self.file.names.qualified(call.func, unit) == "torch.distributed.init_process_group"
+            and not any("is_initialized" in unit.code(choice.test) for choice in choices(unit, call))
+            for call in unit.below(scope, cst.Call)
+        )
+
     def visit_Call(self, node: cst.Call) -> None:
         if not isinstance(node.func, cst.Attribute) or "init_process_group" not in self.file.words:
             return
@@ -38,13 +47,10 @@ class DdpSetDevice(Check):
         if re.search(r"\.to\(\s*(?:\w+\.)*\w*rank", text):
             return
         scope = self.enclosing(node, cst.FunctionDef) or self.unit.module
-        calls = (other for other in self.unit.below(scope) if isinstance(other, cst.Call))
-        starts = [other for other in calls if self.name(other.func) == "torch.distributed.init_process_group"]
-        if not starts or any(
-            "is_initialized" in self.code(each.test) for start in starts for each in choices(self.unit, start)
-        ):
-            # Whoever started the group may have chosen the device there.
-            return
+        if not self._starts(self.unit, scope):
+            # Whoever started the group may have chosen the device there, unless this is all there is.
+            if "__main__" not in text or not any(self._starts(unit, unit.module) for unit in self.file.units):
+                return
         self.report(
             node,
             "TDL707",

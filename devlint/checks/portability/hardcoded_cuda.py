@@ -108,7 +108,7 @@ class HardcodedCuda(Check):
         source = next(iter(sorted(inputs)))
         if self.name(call.func) in FACTORIES:
             device = argument(call, "device")
-            if device is not None and self._literal(device.value):
+            if device is not None and (self._literal(device.value) or self._named_literal(device.value)):
                 fix = Fix(f"Use `{source}.device`", (replace(self.unit, device.value, f"{source}.device"),), "unsafe")
                 return self._report(call, self.unit.module.code_for_node(device.value), source, fix)
         elif isinstance(call.func, cst.Attribute) and call.func.attr.value in _MOVES:
@@ -128,6 +128,21 @@ class HardcodedCuda(Check):
 
     def _literal(self, node: cst.BaseExpression) -> bool:
         return (string_value(node) or "").partition(":")[0] in ACCELERATORS
+
+    def _named_literal(self, node: cst.BaseExpression) -> bool:
+        """Whether a name of this function stands for `torch.device("cuda")`, and for nothing else."""
+        function = self.enclosing(node, cst.FunctionDef)
+        if function is None or not isinstance(node, cst.Name):
+            return False
+        values = [
+            other.value
+            for other in self.unit.below(function, cst.Assign)
+            if any(dotted(target.target) == node.value for target in other.targets)
+        ]
+        value = values[0] if len(values) == 1 else None
+        if isinstance(value, cst.Call) and self.name(value.func) == "torch.device" and len(value.args) == 1:
+            value = value.args[0].value
+        return value is not None and self._literal(value)
 
     def _is_module(self, node: cst.BaseExpression) -> bool:
         """Whether the receiver is a module, or may be one: a name that nothing makes a tensor of."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
-from devlint.checks.base import Check, File, Rule
+from devlint.checks.base import Check, Rule
 from devlint.lazycst import cst
 from devlint.semantics.calls import string_value
-from devlint.semantics.imports import Names
 from devlint.semantics.training import code_below
 from devlint.semantics.tree import dotted
 from devlint.units import Unit
@@ -28,19 +28,13 @@ class VisibleDevices(Check):
     )
     triggers = (("CUDA_VISIBLE_DEVICES",),)
 
-    def __init__(self, file: File) -> None:
-        super().__init__(file)
-        self._first: tuple[Unit, cst.CSTNode] | None = None
-        """The first use of CUDA at the module level."""
-
-    @classmethod
-    def wants(cls, unit: Unit, names: Names) -> bool:
-        # The module level may use CUDA in one unit, and choose the devices in another.
-        return super().wants(unit, names) or (not unit.name and "cuda" in unit.words)
-
-    def visit_Module(self, node: cst.Module) -> None:
-        if not self.unit.name:
-            self._first = self._block(node, self._first)
+    def finish(self) -> None:
+        """Look at the module level, which may use CUDA in one stretch of it, and choose the devices in another."""
+        first = None
+        for unit in self.file.units:
+            if not unit.name:
+                self.unit = unit
+                first = self._block(unit.module, first)
 
     def visit_FunctionDef(self, node: cst.FunctionDef) -> None:
         self._block(node.body, None)
@@ -52,12 +46,31 @@ class VisibleDevices(Check):
         for statement in body.body:
             if first is not None:
                 for inner in code_below(self.unit, statement):
-                    if self._sets(inner):
+                    if self._sets(inner) or self._calls(inner, self._sets):
                         self._report(inner, *first)
             elif isinstance(statement, cst.SimpleStatementLine):
-                used = next((inner for inner in code_below(self.unit, statement) if self._uses(inner)), None)
-                first = (self.unit, used) if used is not None else None
+                first = self._first_use(statement)
+            elif isinstance(statement, cst.If) and "__main__" in self.code(statement.test):
+                # It runs where the module does, one statement after the other.
+                self._block(statement.body, None)
         return first
+
+    def _first_use(self, statement: cst.CSTNode) -> tuple[Unit, cst.CSTNode] | None:
+        for inner in code_below(self.unit, statement):
+            if self._uses(inner) or self._calls(inner, self._uses):
+                return self.unit, inner
+        return None
+
+    def _calls(self, node: cst.CSTNode, does: Callable[[cst.CSTNode], bool]) -> bool:
+        """Whether a call runs a function of this file that does something, in any case."""
+        found = self.file.placement.world.function(dotted(node.func)) if isinstance(node, cst.Call) else None
+        if found is None:
+            return False
+        outer, self.unit = self.unit, found[0]
+        lines = [part for part in found[1].body.body if isinstance(part, cst.SimpleStatementLine)]
+        done = any(does(inner) for line in lines for inner in code_below(self.unit, line))
+        self.unit = outer
+        return done
 
     def _report(self, node: cst.CSTNode, unit: Unit, used: cst.CSTNode) -> None:
         self.report(

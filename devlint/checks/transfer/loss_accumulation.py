@@ -36,6 +36,8 @@ class LossAccumulation(Check):
         losses = {name for node in nodes if is_backward(node) for name in [self._differentiated(node)] if name}
         if not losses:
             return
+        terms = self._terms(nodes, losses)
+        losses |= terms
         scope = self.enclosing(loop, cst.FunctionDef) or self.unit.module
         totals = {self._differentiated(node) for node in self.unit.below(scope) if method_call(node, "backward")}
         for node in nodes:
@@ -45,8 +47,24 @@ class LossAccumulation(Check):
             total, value, loss = found
             if not total or loss not in losses or total in totals or total == loss or self._is_freed(nodes, loss):
                 continue
-            if self._innermost(node) is loop:
+            if self._innermost(node) is loop or loss in terms:
                 self._report(value, total, loss)
+
+    def _terms(self, nodes: list[cst.CSTNode], losses: set[str]) -> set[str]:
+        """The names that a loop over the terms of a loss, a dictionary that is summed up, gives to each of them."""
+        code = self.unit.module.code_for_node
+        summed = " ".join(
+            code(node.value)
+            for node in nodes
+            if isinstance(node, cst.Assign) and dotted(node.targets[0].target) in losses
+        )
+        found: set[str] = set()
+        for node in nodes:
+            if isinstance(node, cst.For) and isinstance(node.target, cst.Tuple) and len(node.target.elements) == 2:
+                held = re.fullmatch(r"(\w+)\.items\(\)", code(node.iter).strip())
+                if held and re.search(rf"\bsum\(.*\b{held[1]}\.(?:values|items)\(\)", summed):
+                    found.add(dotted(node.target.elements[1].value))
+        return found - {""}
 
     def _differentiated(self, node: cst.CSTNode) -> str:
         """The name that a backward pass starts from, also through `scaler.scale(loss)` and arithmetic."""
@@ -61,19 +79,23 @@ class LossAccumulation(Check):
     def _accumulated(self, node: cst.CSTNode) -> tuple[str, cst.BaseExpression, str] | None:
         """(total, the added expression, the loss in it) where `node` adds a loss to something that outlives it."""
         if isinstance(node, cst.AugAssign) and isinstance(node.operator, cst.AddAssign):
-            return dotted(node.target), node.value, self._loss_in(node.value)
+            return self._held(node.target), node.value, self._loss_in(node.value)
         if isinstance(node, cst.Assign) and len(node.targets) == 1 and isinstance(node.value, cst.BinaryOperation):
-            total = dotted(node.targets[0].target)
-            if isinstance(node.value.operator, cst.Add) and total and dotted(node.value.left) == total:
+            total = self._held(node.targets[0].target)
+            if isinstance(node.value.operator, cst.Add) and total and self._held(node.value.left) == total:
                 return total, node.value.right, self._loss_in(node.value.right)
         if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.args:
             held, value = node.func.value, node.args[0].value
-            total = dotted(held) or (self.code(held) if isinstance(held, cst.Subscript) else "")
+            total = self._held(held)
             if node.func.attr.value == "append" and len(node.args) == 1:
                 return total, value, dotted(value)
             if node.args[0].keyword is None and self._sums(node.func.attr.value):
                 return total, value, self._loss_in(value)
         return None
+
+    def _held(self, node: cst.BaseExpression) -> str:
+        """The name of what sums up: a variable, an attribute, or an entry of something."""
+        return dotted(node) or (self.code(node) if isinstance(node, cst.Subscript) else "")
 
     def _sums(self, method: str) -> bool:
         """Whether the one method of that name in the file adds its first argument, as it is, to an attribute."""

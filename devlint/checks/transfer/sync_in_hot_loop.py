@@ -11,6 +11,7 @@ from devlint.semantics.tree import dotted
 
 _SYNCS = ("item", "tolist", "cpu", "numpy")
 _MANY = 4
+_PREDICATES = frozenset(f"torch.{name}" for name in "isnan isinf isfinite any all equal allclose".split())
 _WAITS = frozenset(("torch.cuda.synchronize", "torch.accelerator.synchronize"))
 _MEASURES = re.compile(r"\btime\b|timer|perf|profil|Event\(|stream|bench|distributed", re.I)
 
@@ -36,7 +37,11 @@ class SyncInHotLoop(Check):
         nodes = list(code_below(self.unit, loop.body))
         if not any(is_backward(node) and self._loop_of(node) is loop for node in nodes):
             return
-        syncs = [node for node in nodes if method_call(node, *_SYNCS) and self._every_step(node, loop)]
+        syncs = [
+            node
+            for node in nodes
+            if (method_call(node, *_SYNCS) and self._every_step(node, loop)) or self._asks(node, loop)
+        ]
         if len(syncs) >= _MANY:
             self.report(
                 syncs[0],
@@ -71,6 +76,16 @@ class SyncInHotLoop(Check):
                     "this waits for the device once for every parameter, in every step; keep the sum a tensor, and read it once",
                 )
                 return
+
+    def _asks(self, node: cst.CSTNode, loop: cst.CSTNode) -> bool:
+        """Whether a branch of every step asks a tensor, as in `if torch.isnan(loss):`."""
+        if not isinstance(node, cst.Call) or self.name(node.func) not in _PREDICATES:
+            return False
+        at = self.parent(node)
+        if isinstance(at, cst.UnaryOperation):
+            at = self.parent(at)
+        block = self.parent(at) if isinstance(at, cst.If) else None
+        return block is not None and self.parent(block) is loop
 
     def _is_wait(self, node: cst.CSTNode) -> bool:
         """Whether a step ends with `torch.cuda.synchronize()`, in a file that measures and shares nothing."""

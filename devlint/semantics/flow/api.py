@@ -44,6 +44,8 @@ HOST_RESULTS = frozenset(
 """Functions of tensors whose result is a number, a truth value or a dtype."""
 JOINS = frozenset(f"torch.{name}" for name in "cat concat concatenate stack hstack vstack dstack".split())
 """Functions that check the devices even of tensors without elements."""
+DISTRIBUTIONS = "torch.distributions."
+"""Distributions draw where their parameters are."""
 FUNCTIONAL = "torch.nn.functional."
 LOSSES = frozenset(
     f"torch.nn.functional.{name}"

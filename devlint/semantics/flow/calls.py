@@ -64,6 +64,13 @@ class Calls(Methods):
             place = self.device_place(device.value)
             creator = Step(node, self.unit, "like") if place == CPU else None
             return Value("tensor", place, "factory", (), creator, inputs=first.inputs) if place else UNKNOWN
+        if name.startswith(api.DISTRIBUTIONS):
+            drawn = self._combine("operation", node, *(o for o in operands if o.value.kind == "tensor"))
+            return replace(drawn, kind="object", name=name) if drawn.kind == "tensor" else UNKNOWN
+        if name == "torch.nn.utils.rnn.pad_packed_sequence":
+            # The lengths come back on the CPU, wherever the data are.
+            data = self._derived(first, node) if first.kind == "tensor" else Value("tensor", None)
+            return Value("container", items={0: data, 1: Value("tensor", CPU, "numpy", (Step(node, self.unit, ""),))})
         if name == "torch.nn.utils.rnn.pack_padded_sequence":
             lengths = argument(node, "lengths", 1)
             value = self.value(lengths.value) if lengths is not None else UNKNOWN
@@ -73,11 +80,11 @@ class Calls(Methods):
             if lengths is not None and value.is_tensor and value.place is not None:
                 shown = Operand(lengths.value, value)
                 self.world.notes.meet(Meet("lengths", node, self.unit, (shown,), self.in_module))
-            return UNKNOWN
+            return self._derived(first, node) if first.kind == "tensor" else UNKNOWN
         if name in api.LOSSES:
             one_a_class = name.rpartition(".")[2] in ("cross_entropy", "nll_loss")
             given = [o for o in operands if o.value.kind == "tensor"]
-            return self._combine("loss", node, *(_weight(o) if one_a_class else o for o in given))
+            return self._combine("loss", node, *(_of_classes(o) if one_a_class else o for o in given))
         if name in api.LOSS_CLASSES:
             weight = next((o for o in operands if o.keyword in ("weight", "pos_weight")), None)
             if weight is None and operands and not operands[0].keyword and first.kind == "tensor":
@@ -180,12 +187,12 @@ class Calls(Methods):
         return Value("tensor", CPU0 if _zero_dim(node, name) else CPU, "factory", (step,), step, inputs=inputs)
 
 
-def _weight(operand: Operand) -> Operand:
-    """The weights of classes have a dimension, though `torch.tensor(weights)` does not show it."""
-    value = operand.value
+def _of_classes(operand: Operand) -> Operand:
+    """Classes and their weights have a dimension, though `torch.tensor(weights)` or `labels[0]` does not show it."""
+    value = replace(operand.value, maybe_scalar=False)
     if operand.keyword == "weight" and value.place == CPU0 and not _is_number(value):
-        return Operand(operand.node, replace(value, place=CPU), operand.keyword)
-    return operand
+        value = replace(value, place=CPU)
+    return Operand(operand.node, value, operand.keyword)
 
 
 def _is_on_accelerator(value: Value) -> bool:

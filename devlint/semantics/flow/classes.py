@@ -33,6 +33,8 @@ class Classes:
         self._initialised: set[cst.ClassDef] = set()
         self._module_classes: dict[cst.ClassDef, bool] = {}
         self._begins_on_cpu: dict[cst.ClassDef, bool] = {}
+        self._builders: set[cst.FunctionDef] = set()
+        """The methods that constructors call."""
         self._active: list[cst.FunctionDef] = []
 
     def run_function(self, unit: Unit, node: cst.FunctionDef, owner: cst.ClassDef | None) -> None:
@@ -146,7 +148,9 @@ class Classes:
                 step = Step(target, run.unit, name)
                 attributes[name] = replace(value, place=CPU, source="attribute", steps=(step,), ident=object())
             return
-        if function.name.value != "__init__":
+        if run.building:
+            self._builders.add(function)
+        elif function.name.value != "__init__":
             settled = value.kind in ("device", "loader") or (value.kind == "module" and is_moved(value))
             if name not in attributes and settled:
                 attributes[name] = value
@@ -219,7 +223,9 @@ class Classes:
         for inner in unit.below(node, cst.AssignTarget):
             if dotted(inner.target) == f"self.{name}":
                 function = unit.enclosing(inner, cst.FunctionDef)
-                if function is not None and function.name.value not in _BUILDERS and function is not running:
+                if function is None or function is running or function in self._builders:
+                    continue
+                if function.name.value not in _BUILDERS:
                     return True
         own = {method.name.value for method in unit.below(node, cst.FunctionDef)}
         return not own.isdisjoint(("_apply", "to", "cuda", "__getattr__"))

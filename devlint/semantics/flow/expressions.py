@@ -98,6 +98,8 @@ class Expressions:
             return Value("host", inputs=base.inputs) if attribute in ("shape", "ndim", "dtype", "is_cuda") else UNKNOWN
         if base.kind == "batch":
             return self._element(base, "." + attribute, node)
+        if base.kind == "container" and attribute in ("indices", "values"):
+            return common(base)
         if base.kind == "module" and attribute in ("weight", "bias"):
             return Value("tensor", base.place, "registered")
         if base.kind == "module":
@@ -131,6 +133,9 @@ class Expressions:
         if base.kind == "tensor":
             for index, value in zip(indices, values, strict=True):
                 if value.is_tensor and not value.maybe_scalar:
+                    if base.place == CPU0:
+                        # Only what has a dimension is indexed.
+                        base = replace(base, place=CPU)
                     self._meet("index", node, Operand(node.value, base), Operand(index, value))
                     if base.place == CPU and not mixes(base, value):
                         # It fails here: what would come of it says nothing more. (The reverse is legal.)
@@ -161,58 +166,6 @@ class Expressions:
 
     def _derived(self, base: Value, node: cst.CSTNode) -> Value:
         return replace(base, ident=object(), name="")
-
-    # -- containers ------------------------------------------------------------------------------------------------
-
-    def _Tuple(self, node: cst.Tuple) -> Value:
-        items: dict[object, Value] = {}
-        for index, element in enumerate(node.elements):
-            value = self.value(element.value)
-            if isinstance(element, cst.StarredElement):
-                items[index] = common(value) if value.kind == "container" else UNKNOWN
-            else:
-                items[index] = value
-        return Value("container", items=items)
-
-    _List = _Set = _Tuple
-
-    def _StarredElement(self, node: cst.StarredElement) -> Value:
-        return self.value(node.value)
-
-    def _Dict(self, node: cst.Dict) -> Value:
-        items: dict[object, Value] = {}
-        for element in node.elements:
-            value = self.value(element.value)
-            if isinstance(element, cst.DictElement):
-                key = constant(element.key)
-                items[key if key is not None else element] = value
-        return Value("container", items=items)
-
-    def _ListComp(self, node: cst.ListComp) -> Value:
-        return self._comprehension(node.for_in, node.elt)
-
-    _GeneratorExp = _SetComp = _ListComp
-
-    def _DictComp(self, node: cst.DictComp) -> Value:
-        return self._comprehension(node.for_in, node.value)
-
-    def _comprehension(self, loop: cst.CompFor, element: cst.BaseExpression) -> Value:
-        saved = dict(self.env)
-        self._bind_loop(loop)
-        value = self.value(element)
-        self.env = saved
-        if value.kind in ("tensor", "module", "container"):
-            # The elements share what is known of one; keys are not.
-            return Value("container", items={"*": replace(value, ident=object())})
-        return UNKNOWN
-
-    def _bind_loop(self, loop: cst.CompFor) -> None:
-        current: cst.CompFor | None = loop
-        while current is not None:
-            self.bind(current.target, self.iterated(current.iter))
-            for condition in current.ifs:
-                self.value(condition.test)
-            current = current.inner_for_in
 
     def bind(self, target: cst.CSTNode, value: Value) -> None:
         """Give the value to an assignment target."""

@@ -85,7 +85,7 @@ class Helpers(Evidence):
     def _only_class_with(self, method: str, receiver: str, parts: int) -> tuple[Unit, cst.ClassDef] | None:
         """The class of which a receiver of that name must be, if it is one of this file with that method.
 
-        Either its name ends as the class's does (`sampler`, `UniformSampler`), or the method's has several words, as
+        Either its name is a part of the class's (`sampler`, `UniformSampler`), or the method's has several words, as
         those that many classes share have not, or it returns just as many `parts` as the call is taken apart into.
         """
         holders = [unit for unit in self.file.units if method in unit.words and f"def {method}(" in unit.text]
@@ -94,7 +94,8 @@ class Helpers(Evidence):
         defined = self.class_named(holders[0].name)
         if defined is None:
             return None
-        alike = receiver and defined[1].name.value.lower().endswith(receiver.replace("_", "").lower())
+        bare = receiver.replace("_", "").lower()
+        alike = len(bare) > 2 and bare in defined[1].name.value.lower()
         if alike or "_" in method.strip("_"):
             return defined
         found = self._method(*defined, method)

@@ -287,6 +287,12 @@ class Run(Calls):
         if value.kind in ("tensor", "module", "loss", "batch", "loader"):
             value = replace(value, name=name)
         self.env[name] = value
+        root = name.rpartition(".")[0]
+        if value.kind == "module" and value.place == CPU and root in self.env and root != "self":
+            owner = self.env[root]
+            if owner.kind == "module" and owner.place is not None and owner.place.kind == "accelerator":
+                # A new part of a module that was moved: the whole is not where it was.
+                self.env[root] = replace(value, name=root, ident=object())
         if name.startswith("self.") and name.count(".") == 1 and self.class_node is not None:
             self.world.note_attribute(self, target, name[5:], value)
 

@@ -8,7 +8,8 @@ from dataclasses import replace
 from devlint.edits import argument
 from devlint.lazycst import cst
 from devlint.semantics.flow import api
-from devlint.semantics.flow.expressions import Expressions, common, constant, inputs_of
+from devlint.semantics.flow.displays import Displays
+from devlint.semantics.flow.expressions import common, constant, inputs_of
 from devlint.semantics.flow.meets import Meet, Move, Operand
 from devlint.semantics.flow.values import CPU, CPU0, HOST, UNKNOWN, Kind, Place, Step, Value
 from devlint.semantics.tree import dotted
@@ -18,7 +19,7 @@ _SELF_METHODS = frozenset("eval train requires_grad_ float half double apply bfl
 _DTYPE = re.compile(r"(?:^|\.)(?:float|half|double|long|int|bool|bfloat|uint|complex)\d*$|dtype")
 
 
-class Methods(Expressions):
+class Methods(Displays):
     """Evaluates calls of the methods of known values."""
 
     def _method_call(self, node: cst.Call, func: cst.Attribute) -> Value | None:
@@ -61,8 +62,13 @@ class Methods(Expressions):
                 pair = Value("container", items={0: HOST, 1: shared}) if method == "items" else shared
                 return Value("container", items={"*": pair})
             return UNKNOWN
+        if base.kind == "object" and base.name.startswith(api.DISTRIBUTIONS) and method in ("sample", "rsample"):
+            return replace(base, kind="tensor", ident=object(), name="")
         if base.kind in ("object", "unknown") and dotted(func.value) not in ("self", "cls", "super"):
             result = self.world.call_method(self, node, base, func)
+            if result is UNKNOWN and method == "unsqueeze":
+                self.arguments(node)
+                return Value("tensor", base.place, "result")
             return result if result is not UNKNOWN else None
         return None
 

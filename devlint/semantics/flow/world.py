@@ -234,7 +234,8 @@ class World(Helpers):
         if function.kind != "function":
             return UNKNOWN
         items: dict[object, Value] = dict(function.items or {})
-        items.update({operand.keyword or str(index): operand.value for index, operand in enumerate(given)})
+        before = sum(str(key).isdigit() for key in items)
+        items.update({operand.keyword or str(index): operand.value for index, operand in enumerate(given, before)})
         return replace(function, items=items)
 
     def _by_name(self, run: Run, node: cst.Call) -> Value:
