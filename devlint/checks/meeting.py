@@ -61,8 +61,16 @@ class MeetCheck(Check):
 
 
 def pairs(meet: Meet) -> Iterator[tuple[Operand, Operand]]:
-    """Each operand that is surely on the CPU, with one that it cannot meet there."""
+    """Each operand that is surely on the CPU, with one that it cannot meet there.
+
+    A loss of four arguments is a CTC loss, which takes the lengths behind the first two wherever they are.
+    """
+    call = meet.node if meet.kind == "loss" and isinstance(meet.node, cst.Call) else None
+    given = [arg.value for arg in call.args] if call is not None else []
+    lengths = given[2:] if len(given) == 4 else []
     for one in meet.operands:
+        if one.node in lengths:
+            continue
         for other in meet.operands:
             if one.value.place is not None and one.value.place.kind == "cpu" and not mixes(one.value, other.value):
                 yield one, other

@@ -22,6 +22,8 @@ _SAME = frozenset("to float double half cuda cpu contiguous type reshape expand 
 _GIVES_GRAPH = re.compile(r"grad|closure|Variable|\b[A-Z]\w+$|attack|load|build|create|make|init")
 _LOADER = re.compile(r"load|_dl\b|\bdl\b|batch|data", re.I)
 _COUNT = re.compile(r"accum|step|num|batch|iter|len|size|world|^[kn]$|scale|weight|coef|lambda|alpha|beta|temp", re.I)
+# The `data` of a PackedSequence is a field, and keeps its graph.
+_PACKED = re.compile(r"\bpack_|packed", re.I)
 _TARGET = re.compile(r"^(?:y|yb|labels?|targets?|tgt|gt|ground_truth|y_true)$")
 
 
@@ -78,7 +80,8 @@ class Graphs:
             return self._both(self.value(node.left, env, mode), self._operand(node.right, env, mode))
         if isinstance(node, (cst.Attribute, cst.Subscript)):
             if isinstance(node, cst.Attribute) and node.attr.value == "data" and dotted(node).count(".") == 1:
-                return NoGraph(node, "`.data` leaves the graph behind here")
+                packed = _PACKED.search(self._unit.source.text) is not None
+                return None if packed else NoGraph(node, "`.data` leaves the graph behind here")
             inner = self.value(node.value, env, mode)
             return inner if inner is not None and (inner.lost is None or "loss" in self._text(node)) else None
         return self._call(node, env, mode) if isinstance(node, cst.Call) else None

@@ -23,6 +23,22 @@ def choices(unit: Unit, node: cst.CSTNode) -> Iterator[cst.If | cst.IfExp]:
         child, above = above, unit.parents.get(above)
 
 
+def on_other_branch(unit: Unit, one: cst.CSTNode, other: cst.CSTNode) -> bool:
+    """Whether one `if` sends control to `one` or to `other`, never to both."""
+    first, second = set(_path(unit, one)), set(_path(unit, other))
+    return any(
+        isinstance(choice, cst.If) and choice in first and (choice.body in first) != (choice.body in second)
+        for choice in choices(unit, other)
+    )
+
+
+def _path(unit: Unit, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    above: cst.CSTNode | None = node
+    while above is not None:
+        yield above
+        above = unit.parents.get(above)
+
+
 def is_compatibility_code(unit: Unit, node: cst.CSTNode) -> bool:
     """Whether `node` stands in a block that picks an API by version, or tries one and falls back to another."""
     child, above = node, unit.parents.get(node)

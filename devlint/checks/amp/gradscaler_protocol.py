@@ -8,6 +8,7 @@ from devlint.checks.base import Check, File, Rule
 from devlint.edits import insert_after, insert_before, replace, statement_of
 from devlint.findings import Fix
 from devlint.lazycst import cst
+from devlint.semantics.guards import on_other_branch
 from devlint.semantics.paths import Paths
 from devlint.semantics.scaler import ScalerEvent, ScalerEvents
 from devlint.semantics.training import code_below
@@ -187,7 +188,7 @@ class GradScalerProtocol(Check):
                 unscaled = {key: first for key, first in unscaled.items() if key[0] != event.scaler}
             elif event.kind == "unscale" and event.optimizer.partition(".")[0] not in drawn:
                 key = (event.scaler, event.optimizer)
-                if key in unscaled:
+                if key in unscaled and not on_other_branch(self.unit, unscaled[key].node, event.node):
                     self._report_twice(event, unscaled[key])
                 unscaled[key] = event
 

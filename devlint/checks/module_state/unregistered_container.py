@@ -161,6 +161,9 @@ class UnregisteredContainer(Check):
     def _report(self, statement: cst.Assign, name: str, kinds: set[str], fix: Fix | None) -> None:
         if not kinds & {"module", "parameter", "buffer"}:
             return
+        if kinds == {"parameter"} and re.search(rf"\breturn\b[^\n]*{re.escape(name)}\b", self.unit.text):
+            # The class hands its parameters to the optimizer by a method of its own.
+            return
         if kinds == {"buffer"}:
             message = (
                 f"`{name}` holds the buffers as they are now: `.to()` puts new tensors into the module, and this list "

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
+
 from devlint.checks.base import Rule
-from devlint.checks.meeting import MeetCheck, describe, evidence_of, pairs
-from devlint.edits import replace, statement_of
+from devlint.checks.meeting import MeetCheck, describe, evidence_of, pairs, parameters_of
+from devlint.edits import argument, replace, statement_of
 from devlint.findings import Fix
 from devlint.lazycst import cst
 from devlint.semantics.calls import FACTORY_CALL
 from devlint.semantics.flow.meets import Meet, Operand
 from devlint.semantics.flow.values import Step
+from devlint.semantics.tree import dotted
 
 
 class UnregisteredTensor(MeetCheck):
@@ -31,8 +34,36 @@ class UnregisteredTensor(MeetCheck):
                 continue
             if meet.kind == "index" and meet.operands[0] is not left:
                 continue
-            self._report(meet, left, other, left.value.steps[-1])
+            if not self._of_a_tensor(left.value.steps[-1]):
+                self._report(meet, left, other, left.value.steps[-1])
             return
+
+    def _of_a_tensor(self, step: Step) -> bool:
+        """Whether it is `torch.tensor(x)` of an argument that may be a tensor itself, and then stays where that one is."""
+        owner, init = (step.unit.enclosing(step.node, kind) for kind in (cst.ClassDef, cst.FunctionDef))
+        statement = statement_of(step.unit, step.node)
+        if not isinstance(owner, cst.ClassDef) or not isinstance(init, cst.FunctionDef) or statement is None:
+            return False
+        copied = [
+            call.args[0].value.value
+            for call in step.unit.below(statement, cst.Call)
+            if call.args and isinstance(call.args[0].value, cst.Name)
+            if self.file.names.qualified(call.func, step.unit) in ("torch.tensor", "torch.as_tensor")
+        ]
+        names = parameters_of(init)
+        return any(self._handed(owner.name.value, names.index(name) - 1, name) for name in copied if name in names)
+
+    def _handed(self, owner: str, index: int, name: str) -> bool:
+        """Whether the file builds the class with a name in that place which it gives no list, tuple or number."""
+        for unit in self.file.units:
+            for call in unit.below(unit.module, cst.Call) if owner in unit.words else ():
+                if dotted(call.func) != owner:
+                    continue
+                given = argument(call, name) or (call.args[index] if index < len(call.args) else None)
+                if given is not None and isinstance(given.value, cst.Name):
+                    told = rf"^\s*{given.value.value}\s*=\s*[\[(\d]"
+                    return re.search(told, self.file.source.text, re.M) is None
+        return False
 
     def _report(self, meet: Meet, left: Operand, other: Operand, step: Step) -> None:
         name = step.text

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from devlint.checks.base import Rule
 from devlint.checks.meeting import MeetCheck, describe, evidence_of, pairs, parameters_of, step_evidence
 from devlint.edits import add_argument, argument, remove_argument
@@ -10,6 +12,8 @@ from devlint.lazycst import cst
 from devlint.semantics.calls import FACTORY_CALL
 from devlint.semantics.flow.meets import Meet, Operand
 from devlint.semantics.flow.values import Step
+
+_INITIAL = re.compile(r"^_*(?:reset_parameters|init(?:iali[sz]e)?_(?:weights?|parameters?|params?)|_?init_weights?)$")
 
 
 class FactoryDevice(MeetCheck):
@@ -50,7 +54,31 @@ class FactoryDevice(MeetCheck):
                 continue
             if not meet.in_forward and not left.value.inputs and meet.kind != "index":
                 continue
+            if place.kind == "home" and self._made_at_home(creator):
+                continue
+            if place.kind == "input" and (self._in_test(creator) or self._in_collator(creator)):
+                continue
             self._report(meet, left, other, creator)
+
+    def _made_at_home(self, creator: Step) -> bool:
+        """Whether the tensor is made where the module still is on the CPU, while it is built, or outside of classes by code
+        that runs `forward` itself."""
+        around = creator.unit.enclosing(creator.node, cst.FunctionDef)
+        if creator.unit.enclosing(creator.node, cst.ClassDef) is not None:
+            return around is not None and _INITIAL.search(around.name.value) is not None
+        return around is None or ".forward(" in creator.unit.code(around)
+
+    def _in_test(self, creator: Step) -> bool:
+        """Whether a test makes the tensor: what pytest hands to its parameters is made beside it, on the CPU."""
+        around = creator.unit.enclosing(creator.node, cst.FunctionDef)
+        while around is not None and not around.name.value.startswith("test_"):
+            around = creator.unit.enclosing(around, cst.FunctionDef)
+        return around is not None and creator.unit.enclosing(around, cst.ClassDef) is None
+
+    def _in_collator(self, creator: Step) -> bool:
+        """Whether a class that makes batches makes the tensor: it runs in the loader's workers, on the CPU."""
+        owner = creator.unit.enclosing(creator.node, cst.ClassDef)
+        return owner is not None and "collat" in owner.name.value.lower()
 
     def _report_constant(self, meet: Meet, left: Operand, other: Operand) -> None:
         name = meet.unit.code(left.node)

@@ -10,8 +10,11 @@ from devlint.edits import insert_after, replace, statement_of
 from devlint.findings import Edit, Evidence, Fix
 from devlint.lazycst import cst
 from devlint.semantics.flow.api import HOST_ARGUMENT
+from devlint.semantics.flow.evidence import root_of
 from devlint.semantics.flow.meets import Meet, Move, Operand
 from devlint.semantics.flow.values import Place
+from devlint.semantics.guards import on_other_branch
+from devlint.semantics.tree import dotted
 
 _TENSOR_NAME = re.compile(r"mask|ids|label|target|input|image|img|pixel|token|feat|^[xy]$|emb|noise", re.I)
 
@@ -42,7 +45,13 @@ class PartialBatchTransfer(MeetCheck):
                 continue
             if meet.kind == "module" and not self._surely_a_tensor(left, meet):
                 continue
-            self._report(meet, left, other)
+            if self._handed_to_helper(left, meet) or (
+                meet.kind == "module" and "DataParallel" in self.file.source.text
+            ):
+                # DataParallel scatters what it is given over its devices.
+                continue
+            if not self._elsewhere_only(left, meet):
+                self._report(meet, left, other)
             return
         self._judge_stale(meet)
 
@@ -54,6 +63,28 @@ class PartialBatchTransfer(MeetCheck):
             return False
         first = isinstance(meet.node, cst.Call) and bool(meet.node.args) and meet.node.args[0].value is left.node
         return first or _TENSOR_NAME.search(last) is not None
+
+    def _elsewhere_only(self, left: Operand, meet: Meet) -> bool:
+        """Whether the batch is moved on another branch only: this one may be for models that stay on the CPU."""
+        root = root_of(left.node)
+        return any(
+            move.unit is meet.unit and on_other_branch(meet.unit, move.node, meet.node)
+            for move in self.file.placement.world.notes.moves
+            if isinstance(move.node.func, cst.Attribute) and root_of(move.node.func.value) == root
+        )
+
+    def _handed_to_helper(self, left: Operand, meet: Meet) -> bool:
+        """Whether a call whose result nobody keeps got the whole element before: it may move what is in it, in place."""
+        name = root_of(left.node)
+        around = meet.unit.enclosing(meet.node, cst.For) or meet.unit.enclosing(meet.node, cst.FunctionDef)
+        return around is not None and any(
+            isinstance(node, cst.Expr)
+            and isinstance(node.value, cst.Call)
+            and dotted(node.value.func) != "print"
+            and any(isinstance(arg.value, cst.Name) and arg.value.value == name for arg in node.value.args)
+            and meet.unit.span(node) < meet.unit.span(meet.node)
+            for node in meet.unit.below(around)
+        )
 
     def _text(self, meet: Meet, node: cst.CSTNode) -> str:
         return meet.unit.code(node)
@@ -96,6 +127,7 @@ class PartialBatchTransfer(MeetCheck):
             and move.value.source == "element"
             and move.loop is loop
             and move.unit.enclosing(move.node, cst.FunctionDef) is function
+            and not on_other_branch(meet.unit, move.node, meet.node)
             and move.result.place is not None
             and move.result.place.kind == "accelerator"
         ]

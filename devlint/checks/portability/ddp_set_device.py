@@ -7,6 +7,7 @@ import re
 from devlint.checks.base import Check, Rule
 from devlint.lazycst import cst
 from devlint.semantics.calls import string_value
+from devlint.semantics.guards import choices
 from devlint.units import Unit
 
 _PLACED = re.compile(
@@ -27,9 +28,10 @@ class DdpSetDevice(Check):
     patterns = (r"\.cuda\(\)|[\"']cuda[\"']",)
 
     def _starts(self, unit: Unit, scope: cst.CSTNode) -> bool:
-        """Whether the process group is started in `scope`."""
+        """Whether the process group is started in `scope`, and not only where nobody did before."""
         return "init_process_group" in unit.words and any(
             self.file.names.qualified(call.func, unit) == "torch.distributed.init_process_group"
+            and not any("is_initialized" in unit.code(choice.test) for choice in choices(unit, call))
             for call in unit.below(scope, cst.Call)
         )
 

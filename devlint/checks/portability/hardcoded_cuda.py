@@ -49,6 +49,8 @@ class HardcodedCuda(Check):
             return
         facts = world.parameter_facts(self.unit, node, in_module)
         inputs = {name: value for name, value in facts.items() if not _NO_TENSOR.fullmatch(name)}
+        code = self.unit.code(node)
+        inputs = {name: value for name, value in inputs.items() if f"isinstance({name}," not in code}
         if not inputs or any(self._moved(node, name) for name in inputs):
             return
         for inner in self.unit.below(node):

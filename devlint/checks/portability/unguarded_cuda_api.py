@@ -8,7 +8,7 @@ from devlint.checks.base import Check, Rule
 from devlint.edits import argument, replace, statement_of
 from devlint.findings import Edit, Fix
 from devlint.lazycst import cst
-from devlint.semantics.calls import FACTORIES, keyword_is
+from devlint.semantics.calls import FACTORIES, keyword_is, string_value
 from devlint.semantics.flow.api import LIKE
 from devlint.semantics.tree import dotted
 from devlint.units import Unit
@@ -21,10 +21,12 @@ _RAISING = frozenset(
 # Code written for one kind of device, and tests that are run on it.
 _FOLDERS = re.compile(r"kernels?|csrc|contrib|ops|extensions?|\w*triton\w*|\w*cuda\w*|tests?|benchmarks?")
 _FILES = re.compile(r"test_|.*_test\.py$|.*cuda|.*ddp|.*dist")
-_ABOUT_DEVICES = re.compile(r"cuda|gpu|device|accelerat|rank|distributed|world|nccl|backend|ddp", re.I)
+_ABOUT_DEVICES = re.compile(r"cuda|gpu|device|accelerat|rank|distributed|world|nccl|backend|ddp|parallel", re.I)
 _FALLBACK = re.compile(
     r"""is_available\(\)[^\n]*\belse\b|cuda[^\n]*\belse[^\n]*["']cpu["']|["']cpu["'][^\n]*\belse[^\n]*cuda|no[-_]cuda"""
 )
+
+_COMMENT = re.compile(r"#.*")
 
 
 class UnguardedCudaApi(Check):
@@ -50,7 +52,7 @@ class UnguardedCudaApi(Check):
         """Only files that say themselves that they run on a CPU, too."""
         if not super().wants(unit, names):  # type: ignore[arg-type]
             return False
-        text = unit.source.text
+        text = _COMMENT.sub("", unit.source.text)
         return _FALLBACK.search(text) is not None and "nccl" not in text and "triton" not in text
 
     def visit_Call(self, node: cst.Call) -> None:
@@ -102,6 +104,10 @@ class UnguardedCudaApi(Check):
         """Whether a test, an attempt, an exit before, or every caller sees to it that there is CUDA."""
         child, above = node, self.parent(node)
         while above is not None:
+            if isinstance(above, cst.IfExp) and child is not above.test:
+                other = above.orelse if child is above.body else above.body
+                if string_value(other) == "cpu":
+                    return True
             if isinstance(above, (cst.If, cst.IfExp, cst.BooleanOperation, cst.While, cst.Assert)):
                 if _ABOUT_DEVICES.search(self.unit.module.code_for_node(getattr(above, "test", above))):
                     if (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from devlint.checks.base import Check, Rule
@@ -10,6 +11,11 @@ from devlint.semantics.calls import string_value
 from devlint.semantics.training import code_below
 from devlint.semantics.tree import dotted
 from devlint.units import Unit
+
+# These ask the driver's management library, or wait until CUDA starts.
+_LAZY = re.compile(
+    r"torch\.cuda\.(?:device_count|is_initialized|manual_seed|manual_seed_all|seed|seed_all|empty_cache|amp\..*)"
+)
 
 
 class VisibleDevices(Check):
@@ -87,7 +93,8 @@ class VisibleDevices(Check):
     def _uses(self, node: cst.CSTNode) -> bool:
         if not isinstance(node, cst.Call):
             return False
-        if self.name(node.func).startswith("torch.cuda."):
+        name = self.name(node.func)
+        if name.startswith("torch.cuda.") and not _LAZY.fullmatch(name):
             return True
         if not isinstance(node.func, cst.Attribute):
             return False
