@@ -124,7 +124,7 @@ def _serves_the_host(unit: Unit, node: cst.BaseExpression) -> bool:
 def _is_shaped(node: cst.BaseExpression, call: cst.Call) -> bool:
     """Whether `node` is the result of `call`, perhaps sliced, cast or reshaped: nothing else has a device in it."""
     while node is not call:
-        if isinstance(node, cst.Subscript) and all(isinstance(part.slice, cst.Slice) for part in node.slice):
+        if isinstance(node, cst.Subscript) and all(_is_plain(part.slice) for part in node.slice):
             node = node.value
         elif isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
             if node.func.attr.value not in api.KEEP_METHODS:
@@ -137,6 +137,14 @@ def _is_shaped(node: cst.BaseExpression, call: cst.Call) -> bool:
         else:
             return False
     return True
+
+
+def _is_plain(part: cst.BaseSlice) -> bool:
+    """Whether a part of an index is a slice, a number, `None` or `...`."""
+    if not isinstance(part, cst.Index):
+        return True
+    value = part.value
+    return isinstance(value, (cst.Integer, cst.Ellipsis)) or (isinstance(value, cst.Name) and value.value == "None")
 
 
 def _bound_before(unit: Unit, scope: cst.CSTNode, name: str, node: cst.CSTNode) -> bool:
