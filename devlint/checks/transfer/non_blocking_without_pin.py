@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from devlint.checks.base import Rule
+import re
+
+from devlint.checks.base import File, Rule
 from devlint.checks.meeting import MeetCheck, evidence_of
 from devlint.edits import add_argument, has_unpacking, replace
 from devlint.findings import Fix
@@ -11,6 +13,9 @@ from devlint.semantics.calls import keyword_is
 from devlint.semantics.data_loader import DATA_LOADER, is_literal, option
 from devlint.semantics.flow.meets import Move
 from devlint.semantics.flow.values import Step
+from devlint.semantics.origins import Origins
+
+_OWN_COPIES = re.compile(r"prefetch|device|cuda|pin|prepare|setup", re.I)
 
 
 class NonBlockingWithoutPin(MeetCheck):
@@ -25,6 +30,10 @@ class NonBlockingWithoutPin(MeetCheck):
     )
     triggers = (("non_blocking",), ("to", "cuda"), ("for", "next", "iter"))
     patterns = (r"non_blocking\s*=\s*True",)
+
+    def __init__(self, file: File) -> None:
+        super().__init__(file)
+        self._origins = Origins(file)
 
     def finish(self) -> None:
         """Look at every move of a batch, or of a part of one."""
@@ -43,12 +52,26 @@ class NonBlockingWithoutPin(MeetCheck):
             return None
         if not keyword_is(move.node, "non_blocking", "True"):
             return None
-        for step in move.value.steps:
+        built = [step for step in move.value.steps if isinstance(step.node, cst.Call)] or self._looped_over(move)
+        for step in built:
             call = step.node
             if isinstance(call, cst.Call) and self.file.names.qualified(call.func, step.unit) == DATA_LOADER:
                 pin = option(call, "pin_memory")
                 return step if not has_unpacking(call) and (pin is None or is_literal(pin, "False")) else None
         return None
+
+    def _looped_over(self, move: Move) -> list[Step]:
+        """What built the loader that the loop's source wraps, as in `for x in meter.log_every(loader, 10)`."""
+        source = move.loop.iter if move.loop is not None else None
+        if not isinstance(source, cst.Call) or _OWN_COPIES.search(move.unit.code(source)):
+            return []
+        for arg in source.args:
+            origins = self._origins.of(arg.value, move.unit)
+            calls = [Step(origin.node, origin.unit, "") for origin in origins if origin is not None]
+            if len(calls) == len(origins) == 1 and isinstance(calls[0].node, cst.Call):
+                if self.file.names.qualified(calls[0].node.func, calls[0].unit) == DATA_LOADER:
+                    return calls
+        return []
 
     def _report(self, move: Move, loader: Step) -> None:
         call, unit = loader.node, loader.unit
