@@ -14,7 +14,7 @@ from devlint.semantics.flow.api import CONTAINERS, PARAMETRIC
 from devlint.semantics.flow.meets import Meet, Operand
 from devlint.semantics.flow.values import Value
 
-_SOURCES = ("factory", "numpy", "moved", "held")
+_SOURCES = ("factory", "numpy", "moved", "assumed", "held")
 # A layer that `__init__` hands to a helper with one of another module's may take the parameters of that one.
 _REWORKED = re.compile(r"^\s+\w+\(self\.\w+,\s*(?!self\b)\w+\.\w+\)", re.M)
 _ADVICE = "create it there: `device={}`"

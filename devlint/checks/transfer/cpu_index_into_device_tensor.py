@@ -16,7 +16,7 @@ from devlint.semantics.tree import dotted
 from devlint.units import Unit
 
 # What came from the host, by a loader or from an array, must be copied anyhow.
-_MADE_HERE = ("factory", "moved", "held")
+_MADE_HERE = ("factory", "moved", "assumed", "held")
 _COMPREHENSIONS = (cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp)
 _READS = frozenset(("tolist", "numpy", "item"))
 _COPIES = ("torch.tensor", "torch.as_tensor")

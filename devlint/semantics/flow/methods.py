@@ -154,7 +154,7 @@ class Methods(Displays):
             made = node.func.value if isinstance(node.func, cst.Attribute) else None
             of_class = dotted(made.func).rpartition(".")[2][:1].isupper() if isinstance(made, cst.Call) else False
             kind: Kind = "module" if of_class or api.MODULE_NAME.search(held) else "tensor"
-            result = Value(kind, place, "moved", (step,))
+            result = Value(kind, place, "assumed", (step,))
         elif base.kind == "device":
             return base
         else:

@@ -25,7 +25,18 @@ Kind = Literal[
     "function",
 ]
 Source = Literal[
-    "", "factory", "element", "parameter", "attribute", "numpy", "moved", "registered", "result", "constant", "held"
+    "",
+    "factory",
+    "element",
+    "parameter",
+    "attribute",
+    "numpy",
+    "moved",
+    "assumed",
+    "registered",
+    "result",
+    "constant",
+    "held",
 ]
 
 
@@ -64,7 +75,8 @@ class Step:
 class Value:
     """An abstract value.
 
-    `source` says how the value came to be (an `attribute` is a module's, what is `held` a plain object's); `creator` is the call that made it, for a fix; `inputs` are the parameters
+    `source` says how the value came to be (an `attribute` is a module's,
+    what is `held` a plain object's, `assumed` is a tensor of which only the move is known); `creator` is the call that made it, for a fix; `inputs` are the parameters
     that its shape was taken from. `ident` is shared by aliases of one object. `items` are a container's values, by
     position or key. `guarded` marks a place that a capability test such as `if use_cuda:` decided. `maybe_scalar` tells
     that the tensor may have no dimension: such a one on the CPU mixes with everything, and indexes like a number.
