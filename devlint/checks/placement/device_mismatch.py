@@ -45,7 +45,7 @@ class DeviceMismatch(MeetCheck):
             place = other.value.place
             if place is None or place.kind != "accelerator" or left.value.source not in _SOURCES:
                 continue
-            if self._by_default(meet, other):
+            if self._by_default(meet, other) or self._is_item(left):
                 continue
             if left.value.kind == "module":
                 if left.value.defined is None or not _REWORKED.search(left.value.defined[0].text):
@@ -62,6 +62,19 @@ class DeviceMismatch(MeetCheck):
             code = "TDL114" if weight else "TDL105" if meet.kind == "index" else "TDL103"
             self._report(code, meet, left, other)
             return
+
+    def _is_item(self, operand: Operand) -> bool:
+        """Whether it was made of an item of a range that a loop goes through: it has no dimension, and mixes with everything."""
+        made = operand.value.creator or (operand.value.steps[0] if operand.value.steps else None)
+        loop = made.unit.parents.get(made.node) if made is not None else None
+        ranges = ("torch.arange", "torch.linspace", "torch.logspace", "torch.randperm", "torch.range")
+        return (
+            made is not None
+            and isinstance(loop, cst.For)
+            and isinstance(made.node, cst.Call)
+            and loop.iter is made.node
+            and self.file.names.qualified(made.node.func, made.unit) in ranges
+        )
 
     def _by_default(self, meet: Meet, other: Operand) -> bool:
         """Whether a helper put the other operand on its parameter `device=None`, which the file leaves out somewhere: None
