@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import re
-
 from devlint.checks.base import Rule
-from devlint.checks.meeting import MeetCheck, describe, evidence_of, pairs, parameters_of, step_evidence
+from devlint.checks.meeting import MeetCheck, describe, evidence_of, pairs, step_evidence
+from devlint.checks.mixing import by_default, holds_nothing, is_item, takes_parameters
 from devlint.edits import add_argument, argument
 from devlint.findings import Evidence, Fix
 from devlint.lazycst import cst
 from devlint.semantics.calls import MOVE_CALL
-from devlint.semantics.flow.api import CONTAINERS, PARAMETRIC
 from devlint.semantics.flow.meets import Meet, Operand
-from devlint.semantics.flow.values import Value
-from devlint.semantics.tree import dotted
 
 _SOURCES = ("factory", "numpy", "moved", "held")
-# A layer that `__init__` hands to a helper with one of another module's may take the parameters of that one.
-_REWORKED = re.compile(r"^\s+\w+\(self\.\w+,\s*(?!self\b)\w+\.\w+\)", re.M)
 _ADVICE = "create it there: `device={}`"
 
 
@@ -45,13 +39,13 @@ class DeviceMismatch(MeetCheck):
             place = other.value.place
             if place is None or place.kind != "accelerator" or left.value.source not in _SOURCES:
                 continue
-            if self._by_default(meet, other) or self._is_item(left):
+            if by_default(self.file, meet, other) or is_item(self.file, left):
                 continue
             if left.value.kind == "module":
-                if left.value.defined is None or not _REWORKED.search(left.value.defined[0].text):
+                if not takes_parameters(left.value):
                     self._report_module(meet, left, other)
                 continue
-            if other.value.kind == "module" and self._holds_nothing(other.value):
+            if other.value.kind == "module" and holds_nothing(self.file, other.value):
                 continue
             if meet.kind == "module" and other.value.kind != "module":
                 # What a model does with its arguments is not seen here: some it may well want on the CPU.
@@ -62,48 +56,6 @@ class DeviceMismatch(MeetCheck):
             code = "TDL114" if weight else "TDL105" if meet.kind == "index" else "TDL103"
             self._report(code, meet, left, other)
             return
-
-    def _is_item(self, operand: Operand) -> bool:
-        """Whether it was made of an item of a range that a loop goes through: it has no dimension, and mixes with everything."""
-        made = operand.value.creator or (operand.value.steps[0] if operand.value.steps else None)
-        loop = made.unit.parents.get(made.node) if made is not None else None
-        ranges = ("torch.arange", "torch.linspace", "torch.logspace", "torch.randperm", "torch.range")
-        return (
-            made is not None
-            and isinstance(loop, cst.For)
-            and isinstance(made.node, cst.Call)
-            and loop.iter is made.node
-            and self.file.names.qualified(made.node.func, made.unit) in ranges
-        )
-
-    def _by_default(self, meet: Meet, other: Operand) -> bool:
-        """Whether a helper put the other operand on its parameter `device=None`, which the file leaves out somewhere: None
-        is the CPU."""
-        step = other.value.steps[-1] if other.value.steps else None
-        helper = step.unit.enclosing(step.node, cst.FunctionDef) if step is not None else None
-        place = other.value.place
-        if helper is None or place is None or meet.unit.enclosing(meet.node, cst.FunctionDef) is helper:
-            return False
-        names = parameters_of(helper)
-        param = next((p for p in helper.params.params if p.name.value == place.symbol), None)
-        if param is None or not isinstance(param.default, cst.Name) or param.default.value != "None":
-            return False
-        index, name = names.index(place.symbol), helper.name.value
-        return any(
-            argument(call, place.symbol) is None and sum(arg.keyword is None for arg in call.args) <= index
-            for unit in self.file.units
-            if name in unit.words
-            for call in unit.below(unit.module, cst.Call)
-            if dotted(call.func).rpartition(".")[2] == name
-        )
-
-    def _holds_nothing(self, module: Value) -> bool:
-        """Whether a module of torch has no parameters, such as a CTCLoss: it is nowhere, and takes its inputs anywhere."""
-        made = module.steps[0] if module.steps else None
-        if made is None or not isinstance(made.node, cst.Call):
-            return False
-        name = self.file.names.qualified(made.node.func, made.unit)
-        return name.startswith("torch.nn.") and name not in PARAMETRIC and name not in CONTAINERS
 
     def _report_module(self, meet: Meet, module: Operand, other: Operand) -> None:
         name = meet.unit.code(module.node)
