@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import re
-
 from devlint.checks.base import Rule
 from devlint.checks.meeting import MeetCheck, describe, evidence_of, pairs, step_evidence
+from devlint.checks.mixing import by_default, holds_nothing, is_item, takes_parameters
 from devlint.edits import add_argument, argument
 from devlint.findings import Evidence, Fix
 from devlint.lazycst import cst
 from devlint.semantics.calls import MOVE_CALL
-from devlint.semantics.flow.api import CONTAINERS, PARAMETRIC
 from devlint.semantics.flow.meets import Meet, Operand
-from devlint.semantics.flow.values import Value
 
 _SOURCES = ("factory", "numpy", "moved", "assumed", "held")
-# A layer that `__init__` hands to a helper with one of another module's may take the parameters of that one.
-_REWORKED = re.compile(r"^\s+\w+\(self\.\w+,\s*(?!self\b)\w+\.\w+\)", re.M)
 _ADVICE = "create it there: `device={}`"
 
 
@@ -44,11 +39,13 @@ class DeviceMismatch(MeetCheck):
             place = other.value.place
             if place is None or place.kind != "accelerator" or left.value.source not in _SOURCES:
                 continue
+            if by_default(self.file, meet, other) or is_item(self.file, left):
+                continue
             if left.value.kind == "module":
-                if left.value.defined is None or not _REWORKED.search(left.value.defined[0].text):
+                if not takes_parameters(left.value):
                     self._report_module(meet, left, other)
                 continue
-            if other.value.kind == "module" and self._holds_nothing(other.value):
+            if other.value.kind == "module" and holds_nothing(self.file, other.value):
                 continue
             if meet.kind == "module" and other.value.kind != "module":
                 # What a model does with its arguments is not seen here: some it may well want on the CPU.
@@ -59,14 +56,6 @@ class DeviceMismatch(MeetCheck):
             code = "TDL114" if weight else "TDL105" if meet.kind == "index" else "TDL103"
             self._report(code, meet, left, other)
             return
-
-    def _holds_nothing(self, module: Value) -> bool:
-        """Whether a module of torch has no parameters, such as a CTCLoss: it is nowhere, and takes its inputs anywhere."""
-        made = module.steps[0] if module.steps else None
-        if made is None or not isinstance(made.node, cst.Call):
-            return False
-        name = self.file.names.qualified(made.node.func, made.unit)
-        return name.startswith("torch.nn.") and name not in PARAMETRIC and name not in CONTAINERS
 
     def _report_module(self, meet: Meet, module: Operand, other: Operand) -> None:
         name = meet.unit.code(module.node)
