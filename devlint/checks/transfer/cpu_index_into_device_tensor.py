@@ -49,11 +49,12 @@ class CpuIndexIntoDeviceTensor(MeetCheck):
         held, unit = meet.unit.code(base.node), meet.unit
         name = f"`{held}`" if "\n" not in held and len(held) <= 40 else "this tensor"
         shown = f"`{dotted(index.node)}`" if dotted(index.node) else "the index"
-        where = held if dotted(base.node) else on.symbol if on.kind == "accelerator" else ""
         creator = index.value.creator
         origin = creator or (index.value.steps[-1] if index.value.steps else None)
         copied = creator is None or self._name(creator) in _COPIES
-        advice = "keep it on the device" if copied or not where else f"create it there: `device={held}.device`"
+        advice = (
+            "keep it on the device" if copied or not dotted(base.node) else f"create it there: `device={held}.device`"
+        )
         self.accuse(
             "TDL219",
             index.node,
@@ -141,10 +142,8 @@ def _is_shaped(node: cst.BaseExpression, call: cst.Call) -> bool:
 
 def _is_plain(part: cst.BaseSlice) -> bool:
     """Whether a part of an index is a slice, a number, `None` or `...`."""
-    if not isinstance(part, cst.Index):
-        return True
-    value = part.value
-    return isinstance(value, (cst.Integer, cst.Ellipsis)) or (isinstance(value, cst.Name) and value.value == "None")
+    value = part.value if isinstance(part, cst.Index) else None
+    return value is None or isinstance(value, (cst.Integer, cst.Ellipsis)) or dotted(value) == "None"
 
 
 def _bound_before(unit: Unit, scope: cst.CSTNode, name: str, node: cst.CSTNode) -> bool:
