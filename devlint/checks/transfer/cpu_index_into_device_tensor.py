@@ -87,9 +87,8 @@ class CpuIndexIntoDeviceTensor(MeetCheck):
 
     def _only_value(self, unit: Unit, scope: cst.CSTNode, node: cst.BaseExpression) -> cst.BaseExpression | None:
         """What a name is assigned, where it is assigned once and used once."""
-        if not isinstance(node, cst.Name):
-            return None
-        uses = [other for other in unit.below(scope) if isinstance(other, cst.Name) and other.value == node.value]
+        name = dotted(node)
+        uses = [other for other in unit.below(scope) if isinstance(other, cst.Name) and other.value == name]
         target = unit.parents.get(uses[0]) if len(uses) == 2 and uses[1] is node else None
         above = unit.parents.get(target) if isinstance(target, cst.AssignTarget) else None
         return above.value if isinstance(above, cst.Assign) and len(above.targets) == 1 else None
@@ -110,9 +109,7 @@ def _in_loop(unit: Unit, node: cst.CSTNode) -> bool:
 def _serves_the_host(unit: Unit, node: cst.BaseExpression) -> bool:
     """Whether the host reads or writes single elements of what an index is made of, and so wants it where it is."""
     at: cst.CSTNode = node.expression if isinstance(node, cst.UnaryOperation) else node
-    if not isinstance(at, cst.Name):
-        return False
-    name, scope = at.value, unit.enclosing(node, cst.FunctionDef) or unit.module
+    name, scope = dotted(at), unit.enclosing(node, cst.FunctionDef) or unit.module
     return any(
         isinstance(other, (cst.Subscript, cst.Attribute))
         and isinstance(other.value, cst.Name)
