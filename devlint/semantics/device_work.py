@@ -35,14 +35,22 @@ class DeviceWork(World):
         super().__init__(file)
         self.work: set[cst.CSTNode] = set()
         """Calls and matrix products whose result is a tensor on what may be an accelerator."""
+        self._ran_module_level = False
         self._watched: set[tuple[object, ...]] = set()
 
     def watch(self, unit: Unit) -> None:
-        """Run a unit, and note the work of its own statements and of those that it calls."""
+        """Run a unit, and note the work of its own statements and of those that it calls; the module level is run whole."""
         if unit.name:
             self.interpret(unit)
-        else:
-            _Watch(self, unit).block(unit.module.body)
+        elif not self._ran_module_level:
+            self._ran_module_level = True
+            env: dict[str, Value] = {}
+            for other in self.file.units:
+                if not other.name:
+                    run = _Watch(self, other)
+                    run.env = env
+                    run.block(other.module.body)
+                    env = run.env
 
     def run_function(self, unit: Unit, node: cst.FunctionDef, owner: cst.ClassDef | None) -> None:
         """Run a function once, and note its work."""

@@ -95,7 +95,8 @@ def _between(unit: Unit, start: cst.Call, stop: cst.Call) -> list[cst.CSTNode]:
     index, last = unit.end_of(first), unit.index_of(stop)
     while index < last:
         node = unit.nodes[index]
-        if isinstance(node, _SCOPES):
+        if isinstance(node, _SCOPES) or (isinstance(node, cst.AssignTarget) and unit.parents.get(node) in around):
+            # It is only defined here, or is what the difference is stored in afterwards.
             index = unit.end_of(node)
             continue
         if node not in around:

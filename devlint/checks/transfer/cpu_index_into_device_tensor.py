@@ -49,11 +49,12 @@ class CpuIndexIntoDeviceTensor(MeetCheck):
         held, unit = meet.unit.code(base.node), meet.unit
         name = f"`{held}`" if "\n" not in held and len(held) <= 40 else "this tensor"
         shown = f"`{dotted(index.node)}`" if dotted(index.node) else "the index"
-        where = held if dotted(base.node) else on.symbol if on.kind == "accelerator" else ""
         creator = index.value.creator
         origin = creator or (index.value.steps[-1] if index.value.steps else None)
         copied = creator is None or self._name(creator) in _COPIES
-        advice = "keep it on the device" if copied or not where else f"create it there: `device={held}.device`"
+        advice = (
+            "keep it on the device" if copied or not dotted(base.node) else f"create it there: `device={held}.device`"
+        )
         self.accuse(
             "TDL219",
             index.node,
@@ -86,9 +87,8 @@ class CpuIndexIntoDeviceTensor(MeetCheck):
 
     def _only_value(self, unit: Unit, scope: cst.CSTNode, node: cst.BaseExpression) -> cst.BaseExpression | None:
         """What a name is assigned, where it is assigned once and used once."""
-        if not isinstance(node, cst.Name):
-            return None
-        uses = [other for other in unit.below(scope) if isinstance(other, cst.Name) and other.value == node.value]
+        name = dotted(node)
+        uses = [other for other in unit.below(scope) if isinstance(other, cst.Name) and other.value == name]
         target = unit.parents.get(uses[0]) if len(uses) == 2 and uses[1] is node else None
         above = unit.parents.get(target) if isinstance(target, cst.AssignTarget) else None
         return above.value if isinstance(above, cst.Assign) and len(above.targets) == 1 else None
@@ -109,9 +109,7 @@ def _in_loop(unit: Unit, node: cst.CSTNode) -> bool:
 def _serves_the_host(unit: Unit, node: cst.BaseExpression) -> bool:
     """Whether the host reads or writes single elements of what an index is made of, and so wants it where it is."""
     at: cst.CSTNode = node.expression if isinstance(node, cst.UnaryOperation) else node
-    if not isinstance(at, cst.Name):
-        return False
-    name, scope = at.value, unit.enclosing(node, cst.FunctionDef) or unit.module
+    name, scope = dotted(at), unit.enclosing(node, cst.FunctionDef) or unit.module
     return any(
         isinstance(other, (cst.Subscript, cst.Attribute))
         and isinstance(other.value, cst.Name)
@@ -141,10 +139,8 @@ def _is_shaped(node: cst.BaseExpression, call: cst.Call) -> bool:
 
 def _is_plain(part: cst.BaseSlice) -> bool:
     """Whether a part of an index is a slice, a number, `None` or `...`."""
-    if not isinstance(part, cst.Index):
-        return True
-    value = part.value
-    return isinstance(value, (cst.Integer, cst.Ellipsis)) or (isinstance(value, cst.Name) and value.value == "None")
+    value = part.value if isinstance(part, cst.Index) else None
+    return value is None or isinstance(value, (cst.Integer, cst.Ellipsis)) or dotted(value) == "None"
 
 
 def _bound_before(unit: Unit, scope: cst.CSTNode, name: str, node: cst.CSTNode) -> bool:

@@ -6,7 +6,6 @@ from functools import cached_property
 
 from devlint.checks.base import Check, Rule
 from devlint.lazycst import cst
-from devlint.semantics.device_work import DeviceWork
 from devlint.semantics.flow import api
 from devlint.semantics.imports import Names
 from devlint.semantics.project import imported_names
@@ -75,6 +74,8 @@ class CudaTimingWithoutSync(Check):
     @cached_property
     def _work(self) -> set[cst.CSTNode]:
         """The work of all units that hold a timed region, also as their callers hand them values."""
+        from devlint.semantics.device_work import DeviceWork
+
         world = DeviceWork(self.file)
         timed = {unit.name for unit in self.file.units if self.wants(unit, self.file.names)}
         wanted = timed | imported_names(self.file.source.path, self.file.names)
