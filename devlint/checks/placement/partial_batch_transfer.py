@@ -43,6 +43,9 @@ class PartialBatchTransfer(MeetCheck):
                 continue
             if other.value.place.kind != "accelerator":
                 continue
+            if meet.kind == "index" and meet.operands[0] is not left:
+                # A tensor on a device may be indexed from the CPU.
+                continue
             if meet.kind == "module" and not self._surely_a_tensor(left, meet):
                 continue
             if self._handed_to_helper(left, meet) or (
