@@ -97,7 +97,7 @@ class DispatchLayer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Run the operator and tag its results; ``uniform``: every argument is tagged with ``device``."""
         session = self.session
         try:
-            result = func(*args, **kwargs) if plan.aten else _custom(session, plan, func, args, kwargs)
+            result = func(*args, **kwargs) if plan.aten else _custom(session, func, args, kwargs)
         except (RuntimeError, NotImplementedError, IndexError) as error:
             assertion = asserted(session, plan, args, kwargs, error) if device is not CPU else None
             if assertion is not None:
@@ -130,16 +130,8 @@ class DispatchLayer(TorchDispatchMode):  # type: ignore[no-untyped-call]
 DispatchLayer.__torch_dispatch__ = DispatchLayer._handle  # type: ignore[method-assign,assignment]
 
 
-def _custom(session: Rehearsal, plan: checks.Plan, func: Any, args: Any, kwargs: Any) -> Any:
+def _custom(session: Rehearsal, func: Any, args: Any, kwargs: Any) -> Any:
     """A custom operator's kernel runs as the CPU's; its arguments and results are the device's."""
-    if func.namespace == "quantized":
-        name = session.kind.upper()
-        raise session.fail(
-            f"Could not run '{func._schema.name}' with arguments from the '{name}' backend.",
-            plan.base,
-            "",
-            error=NotImplementedError,
-        )
     if func.namespace != "c10d":
         session.report.note(f"custom operator {func}: its arguments are checked, what it does inside is not")
     session.on_host += 1

@@ -63,6 +63,8 @@ def install(session: Rehearsal, patches: Patches) -> None:
     for name, function in made.items():
         patches.set(comm, name, function)
     patches.set(nccl, "is_available", lambda tensors: False)
+    # torch keeps a list of copy streams, one for each device of the rehearsal that made it
+    patches.set(importlib.import_module("torch.nn.parallel._functions"), "_streams", None)
     for module in ("torch.nn.parallel.data_parallel", "torch.nn.parallel.parallel_apply"):
         patches.set(importlib.import_module(module), "parallel_apply", parallel_apply)
     patches.set(torch.nn.parallel, "parallel_apply", parallel_apply)
