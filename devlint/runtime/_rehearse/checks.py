@@ -95,6 +95,7 @@ class Plan:
         "qualified",
         "special",
         "sync",
+        "view",
         "wrapper",
     )
 
@@ -122,6 +123,9 @@ class Plan:
         self.no_cuda = self.base in _CPU_ONLY or schema.name.startswith("quantized::")  # their packed weights too
         self.dtype_check = _FLOAT_ONLY.get(self.base)
         self.special = self.indexing or self.no_cuda or self.base == "_pack_padded_sequence"
+        tensors = [argument for argument in schema.arguments if "Tensor" in str(argument.type)]
+        # the result shares the storage of the one tensor: nothing to check, nothing to tag
+        self.view = bool(operator.is_view) and not schema.is_mutable and not self.composite and len(tensors) == 1
         if self.base.startswith(_CPU_FORMS):
             self.sync = None
 

@@ -53,6 +53,11 @@ class DispatchLayer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         plan = plans.get(id(func))
         if plan is None or plan.operator is not func:
             plan = checks.plan_of(func)
+        if plan.view and _settled(entries, args):
+            if function_mode_active():
+                with no_torch_function():
+                    return func(*args, **kwargs)
+            return func(*args, **kwargs)
         device = _common(entries, args)
         if kwargs and device is not _MIXED:
             device = _with(entries, device, kwargs.values())
@@ -139,6 +144,15 @@ def _custom(session: Rehearsal, func: Any, args: Any, kwargs: Any) -> Any:
         return func(*args, **kwargs)
     finally:
         session.on_host -= 1
+
+
+def _settled(entries: Any, args: Any) -> bool:
+    """Whether a view's tensor has a storage of its own, with a device that is known."""
+    try:
+        tag = entries.get(storage_id(args[0]))
+    except (NotImplementedError, RuntimeError, IndexError):
+        return False
+    return tag is None or tag[1] is not INTERNAL
 
 
 def _common(entries: Any, values: Any) -> Any:

@@ -32,9 +32,11 @@ def _attributes(session: Rehearsal) -> dict[str, Any]:
     def is_on(kind: str) -> property:
         return property(lambda tensor: session.shown_device(tensor).type == kind)
 
+    read_grad = Base.grad.__get__
+
     def get_grad(tensor: Tensor) -> Any:
         with no_torch_function():
-            grad = Base.grad.__get__(tensor)
+            grad = read_grad(tensor)
         if grad is not None and session.device_of(grad) is INTERNAL:
             session.place(grad, session.device_of(tensor))
         return grad
