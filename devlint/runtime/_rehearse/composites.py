@@ -86,8 +86,8 @@ def _window(name: str) -> Check:
 
 
 def _quantile(session: Rehearsal, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    given = [a for value in args[:2] for a in _arguments(session, "input", value)]
-    given += [a for name in ("input", "q") for a in _arguments(session, name, kwargs.get(name))]
+    named = [*zip(("input", "q"), args, strict=False), *kwargs.items()]
+    given = [a for name, value in named if name in ("input", "q") for a in _arguments(session, name, value)]
     if any(argument.device != given[0].device for argument in given[1:]):
         text = "quantile() q tensor must be on the same device as the input tensor"
         _refuse(session, text, "quantile", given)

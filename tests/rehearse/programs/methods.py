@@ -343,9 +343,7 @@ def array_interface():
 
 
 def quantiles_left():
-    torch.quantile(
-        torch.rand(4, device=D), torch.tensor([0.1, 0.9])
-    )  # raises RuntimeError: q tensor must be on the same
+    torch.quantile(torch.rand(4, device=D), torch.tensor([0.1, 0.9]))  # raises RuntimeError: q tensor must be
 
 
 def quantiles_by_name():
