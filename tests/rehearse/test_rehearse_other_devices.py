@@ -102,3 +102,24 @@ def test_fake_tensors_are_refused() -> None:
     with pytest.raises(RehearsalUnsupported, match="fake tensors"), rehearse("cuda") as report:
         torch.export.export(nn.Linear(3, 2).to("cuda"), (torch.ones(1, 3, device="cuda"),))
     assert "torch.export" in report.notes[0]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", ["quantized::linear_dynamic", "quantized::add"])
+def test_quantised_operators_have_no_kernel_on_the_device(name: str) -> None:
+    packed = torch.ops.quantized.linear_prepack(torch.quantize_per_tensor(torch.ones(2, 3), 0.1, 0, torch.qint8), None)
+    with pytest.raises(NotImplementedError, match=f"Could not run '{name}' with"), rehearse("cuda") as report:
+        x = torch.ones(1, 3, device="cuda")
+        if name.endswith("add"):
+            quantised = torch.quantize_per_tensor(x, 0.1, 0, torch.quint8)
+            assert quantised.is_cuda and quantised.dequantize().is_cuda
+            torch.ops.quantized.add(quantised, quantised, 0.1, 0)
+        torch.ops.quantized.linear_dynamic(x, packed)
+    assert len(report.mismatches) == 1
+
+
+def test_data_parallel_on_more_devices_than_before() -> None:
+    for count in (1, 3):
+        with rehearse("cuda", count) as report:
+            result = nn.DataParallel(nn.Linear(4, 2).to("cuda"))(torch.ones(6, 4))
+        assert report.clean and result.shape == (6, 2)

@@ -55,17 +55,7 @@ _FREE = {
 _CPU_FORMS = ("mkldnn", "_mkldnn", "_scaled_dot_product_flash_attention_for_cpu", "fbgemm", "quantized", "_weight_int")
 # public operators that CUDA has no kernel for
 _CPU_ONLY = {"histogram", "_histogramdd_bin_edges", "_histogramdd_from_bin_cts", "_histogramdd_from_bin_tensors"}
-# quantised layers, whose packed weights stay on the CPU (in torch's CUDA builds as they come)
-_CPU_LAYERS = ("quantized::linear", "quantized::conv", "quantized::embedding_bag")
 _INTEGRAL = {torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool}
-_DTYPE_NAMES = {
-    torch.int64: "Long",
-    torch.int32: "Int",
-    torch.int16: "Short",
-    torch.int8: "Char",
-    torch.uint8: "Byte",
-    torch.bool: "Bool",
-}
 _FLOAT_ONLY = {
     "mm": "addmm_cuda",
     "addmm": "addmm_cuda",
@@ -105,6 +95,7 @@ class Plan:
         "qualified",
         "special",
         "sync",
+        "view",
         "wrapper",
     )
 
@@ -129,9 +120,12 @@ class Plan:
         self.foreach = self.base.startswith(("_foreach", "_fused"))
         self.inplace = self.base.endswith("_") and not self.base.endswith("__")
         self.qualified: str = schema.name.split("::")[0] + "::" + self.full
-        self.no_cuda = self.base in _CPU_ONLY or schema.name.startswith(_CPU_LAYERS)
+        self.no_cuda = self.base in _CPU_ONLY or schema.name.startswith("quantized::")  # their packed weights too
         self.dtype_check = _FLOAT_ONLY.get(self.base)
         self.special = self.indexing or self.no_cuda or self.base == "_pack_padded_sequence"
+        tensors = [argument for argument in schema.arguments if "Tensor" in str(argument.type)]
+        # the result shares the storage of the one tensor: nothing to check, nothing to tag
+        self.view = bool(operator.is_view) and not schema.is_mutable and not self.composite and len(tensors) == 1
         if self.base.startswith(_CPU_FORMS):
             self.sync = None
 
@@ -283,7 +277,7 @@ def _special(session: Rehearsal, plan: Plan, known: list[Argument]) -> None:
         )
     if plan.dtype_check is not None and known[0].tensor.dtype in _INTEGRAL:
         infos, _, _ = messages.describe(session, known)
-        name = _DTYPE_NAMES[known[0].tensor.dtype]
+        name = own_texts.TYPE_NAMES[known[0].tensor.dtype]
         raise session.fail(f"\"{plan.dtype_check}\" not implemented for '{name}'", plan.base, "", infos)
 
 

@@ -69,6 +69,30 @@ def _attention(session: Rehearsal, args: tuple[Any, ...], kwargs: dict[str, Any]
         _refuse(session, text, "scaled_dot_product_attention", found)
 
 
+def _window(name: str) -> Check:
+    """``stft`` and ``istft``, whose window lies where the signal does."""
+
+    def check(session: Rehearsal, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        own = _arguments(session, "self", args[:1])
+        for window in _arguments(session, "window", kwargs.get("window", args[4] if len(args) > 4 else None)):
+            if own and window.device != own[0].device:
+                text = (
+                    f"{name} input and window must be on the same device but got self on {own[0].device} and window "
+                    f"on {window.device}"
+                )
+                _refuse(session, text, name, [own[0], window])
+
+    return check
+
+
+def _quantile(session: Rehearsal, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    named = [*zip(("input", "q"), args, strict=False), *kwargs.items()]
+    given = [a for name, value in named if name in ("input", "q") for a in _arguments(session, name, value)]
+    if any(argument.device != given[0].device for argument in given[1:]):
+        text = "quantile() q tensor must be on the same device as the input tensor"
+        _refuse(session, text, "quantile", given)
+
+
 def _matrix_rank(session: Rehearsal, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     own = _arguments(session, "input", args[:1])
     for name, value in kwargs.items():
@@ -91,8 +115,13 @@ def checks() -> dict[Any, Check]:
         torch.tensor_split: _tensor_split,
         Tensor.tensor_split: _tensor_split,
         torch.linalg.matrix_rank: _matrix_rank,
+        functions.stft: _window("stft"),
+        functions.istft: _window("istft"),
+        torch.istft: _window("istft"),
         torch.nn.functional.scaled_dot_product_attention: _attention,
     }
+    for owner in (torch, Tensor):
+        found.update(dict.fromkeys((owner.quantile, owner.nanquantile), _quantile))
     for name in ("lstm", "gru", "rnn_tanh", "rnn_relu"):
         found[getattr(functions, name)] = _recurrent
     return found

@@ -41,9 +41,8 @@ def install(session: Rehearsal, patches: Patches) -> None:
         patches.set(module, name, value)
     patches.set(module, "device_of", scope)
     patches.set(module, "stream", context)
-    for name, value in {"Stream": stream, "Event": event}.items():
-        if hasattr(torch, name):
-            patches.set(torch, name, value)
+    patches.set(torch, "Stream", stream)
+    patches.set(torch, "Event", generic_event(session, event))
     if session.kind == "cuda":
         _cuda_only(session, patches)
     if session.kind == "mps":
@@ -54,8 +53,6 @@ def install(session: Rehearsal, patches: Patches) -> None:
             patches.set(module, name, functions["memory_allocated"])
         patches.set(module, "recommended_max_memory", lambda: TOTAL_MEMORY)
     _accelerator(session, patches, {**functions, "device_index": scope})
-    patches.set(torch, "Stream", stream)
-    patches.set(torch, "Event", generic_event(session, event))
 
 
 def _index(session: Rehearsal, device: Any) -> int:

@@ -53,6 +53,11 @@ class DispatchLayer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         plan = plans.get(id(func))
         if plan is None or plan.operator is not func:
             plan = checks.plan_of(func)
+        if plan.view and _settled(entries, args):
+            if function_mode_active():
+                with no_torch_function():
+                    return func(*args, **kwargs)
+            return func(*args, **kwargs)
         device = _common(entries, args)
         if kwargs and device is not _MIXED:
             device = _with(entries, device, kwargs.values())
@@ -97,7 +102,7 @@ class DispatchLayer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Run the operator and tag its results; ``uniform``: every argument is tagged with ``device``."""
         session = self.session
         try:
-            result = func(*args, **kwargs) if plan.aten else _custom(session, plan, func, args, kwargs)
+            result = func(*args, **kwargs) if plan.aten else _custom(session, func, args, kwargs)
         except (RuntimeError, NotImplementedError, IndexError) as error:
             assertion = asserted(session, plan, args, kwargs, error) if device is not CPU else None
             if assertion is not None:
@@ -130,16 +135,8 @@ class DispatchLayer(TorchDispatchMode):  # type: ignore[no-untyped-call]
 DispatchLayer.__torch_dispatch__ = DispatchLayer._handle  # type: ignore[method-assign,assignment]
 
 
-def _custom(session: Rehearsal, plan: checks.Plan, func: Any, args: Any, kwargs: Any) -> Any:
+def _custom(session: Rehearsal, func: Any, args: Any, kwargs: Any) -> Any:
     """A custom operator's kernel runs as the CPU's; its arguments and results are the device's."""
-    if func.namespace == "quantized":
-        name = session.kind.upper()
-        raise session.fail(
-            f"Could not run '{func._schema.name}' with arguments from the '{name}' backend.",
-            plan.base,
-            "",
-            error=NotImplementedError,
-        )
     if func.namespace != "c10d":
         session.report.note(f"custom operator {func}: its arguments are checked, what it does inside is not")
     session.on_host += 1
@@ -147,6 +144,15 @@ def _custom(session: Rehearsal, plan: checks.Plan, func: Any, args: Any, kwargs:
         return func(*args, **kwargs)
     finally:
         session.on_host -= 1
+
+
+def _settled(entries: Any, args: Any) -> bool:
+    """Whether a view's tensor has a storage of its own, with a device that is known."""
+    try:
+        tag = entries.get(storage_id(args[0]))
+    except (NotImplementedError, RuntimeError, IndexError):
+        return False
+    return tag is None or tag[1] is not INTERNAL
 
 
 def _common(entries: Any, values: Any) -> Any:

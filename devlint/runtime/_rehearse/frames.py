@@ -14,6 +14,7 @@ _STDLIB = sysconfig.get_path("stdlib") + os.sep
 _PACKAGES = tuple(os.path.join(_STDLIB, name) for name in ("site-packages", "dist-packages"))
 # id(code) -> (foreign, code): the hash of a code object is that of its whole contents
 _foreign: dict[int, tuple[bool, CodeType]] = {}
+_foreign_ids: set[int] = set()
 
 
 def is_foreign(code: CodeType) -> bool:
@@ -28,6 +29,8 @@ def is_foreign(code: CodeType) -> bool:
             or (name.startswith(_STDLIB) and not name.startswith(_PACKAGES))
         )
         known = _foreign[id(code)] = (foreign, code)
+        if foreign:
+            _foreign_ids.add(id(code))
     return known[0]
 
 
@@ -36,8 +39,7 @@ def user_frame(depth: int = 1) -> FrameType | None:
     frame: FrameType | None = sys._getframe(depth)
     while frame is not None:
         code = frame.f_code
-        known = _foreign.get(id(code))
-        if not (known[0] if known is not None else is_foreign(code)):
+        if id(code) not in _foreign_ids and not is_foreign(code):
             break
         frame = frame.f_back
     return frame

@@ -30,11 +30,15 @@ _DATA_FACTORIES = (torch.tensor, torch.as_tensor, torch.asarray)
 
 def _getters() -> set[Any]:
     base = private_api.Base
-    names = ("shape", "dtype", "requires_grad", "grad_fn", "is_leaf", "ndim", "layout", "is_sparse", "data", "names")
+    names = (
+        "shape", "dtype", "requires_grad", "grad_fn", "is_leaf", "ndim", "layout", "is_sparse", "data", "names",
+        "is_nested", "is_quantized", "is_mkldnn", "is_meta", "itemsize", "nbytes", "output_nr", "_version",
+    )  # fmt: skip
     found = {getattr(base, name).__get__ for name in names if hasattr(base, name)}
     methods = ("dim", "size", "numel", "stride", "is_floating_point", "is_complex", "requires_grad_", "storage_offset")
     found |= {getattr(base, name) for name in methods}
-    return found | {Tensor.__len__, private_api.parse_to, base.untyped_storage, base.element_size, base.is_contiguous}
+    found |= {Tensor.__len__, private_api.parse_to, base.untyped_storage, base.element_size, base.is_contiguous}
+    return found | {private_api.C._set_grad_enabled}
 
 
 def _no(*_: Any) -> bool:
@@ -107,8 +111,8 @@ class FunctionLayer(TorchFunctionMode):
         kind = self.kinds.get(func) or self._kind(func)
         if kind == _READ:
             return func(*args, **kwargs) if kwargs else func(*args)
-        if kind == _PLAIN and not kwargs:
-            return self._run(func, args, {})
+        if kind == _PLAIN and (not kwargs or ("device" not in kwargs and kwargs.get("generator") is None)):
+            return self._run(func, args, kwargs or {})
         if _opens(func) and func not in self.running:
             return self._open(func, args, kwargs or {})
         session = self.session

@@ -9,7 +9,7 @@ import torch
 
 Named = Mapping[str, tuple[torch.Tensor, Any]]  # argument -> (tensor, device)
 
-_TYPES = {
+TYPE_NAMES = {
     torch.float32: "Float",
     torch.float64: "Double",
     torch.float16: "Half",
@@ -26,7 +26,7 @@ _TYPES = {
 def type_name(tensor: torch.Tensor, device: Any) -> str:
     """``torch.cuda.FloatTensor`` and the like."""
     where = "" if device.type == "cpu" else f"{device.type}."
-    return f"torch.{where}{_TYPES.get(tensor.dtype, '')}Tensor"
+    return f"torch.{where}{TYPE_NAMES.get(tensor.dtype, '')}Tensor"
 
 
 def _convolution(given: Named) -> str:

@@ -61,8 +61,11 @@ def install(session: Rehearsal, patches: Patches) -> None:
 
     made = {"broadcast": broadcast, "broadcast_coalesced": broadcast_coalesced, "scatter": scatter, "gather": gather}
     for name, function in made.items():
-        patches.set(comm, name, function)
+        for module in (comm, importlib.import_module("torch.cuda.comm")):
+            patches.set(module, name, function)
     patches.set(nccl, "is_available", lambda tensors: False)
-    for module in ("torch.nn.parallel.data_parallel", "torch.nn.parallel.parallel_apply"):
-        patches.set(importlib.import_module(module), "parallel_apply", parallel_apply)
+    # torch keeps a list of copy streams, one for each device of the rehearsal that made it
+    patches.set(importlib.import_module("torch.nn.parallel._functions"), "_streams", None)
+    for path in ("torch.nn.parallel.data_parallel", "torch.nn.parallel.parallel_apply"):
+        patches.set(importlib.import_module(path), "parallel_apply", parallel_apply)
     patches.set(torch.nn.parallel, "parallel_apply", parallel_apply)

@@ -20,6 +20,8 @@ _NEEDED = (
     ("torch._C", "DisableTorchFunction"),
     ("torch._C", "_current_autograd_node"),
     ("torch._C", "_is_torch_function_mode_enabled"),
+    ("torch._C", "_set_grad_enabled"),
+    ("torch._C._autograd", "_profiler_enabled"),
     ("torch._C", "_len_torch_function_stack"),
     ("torch._C", "_get_function_stack_at"),
     ("torch._C", "_group_tensors_by_device_and_dtype"),
@@ -80,6 +82,7 @@ group_tensors: Any = torch._C._group_tensors_by_device_and_dtype
 storage_expired: Any = torch.UntypedStorage._expired
 free_weak_ref: Any = torch.UntypedStorage._free_weak_ref
 untyped_storage: Any = torch._C.TensorBase.untyped_storage
+profiler_enabled: Any = torch._C._autograd._profiler_enabled
 sequence_number: Any = getattr(torch.autograd, "_get_sequence_nr", None)
 
 TORCH_FOLDER = os.path.dirname(torch.__file__) + os.sep

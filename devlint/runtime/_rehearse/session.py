@@ -16,6 +16,7 @@ from devlint.runtime._rehearse import (
     device_type,
     distributed,
     eager,
+    exchange,
     loading,
     op_table,
     parallel,
@@ -84,6 +85,7 @@ def _install(session: Rehearsal, patches: Patches) -> None:
         patches.set(torch.Tensor, name, value)
     device_type.install(session, patches)
     storages.install(session, patches)
+    exchange.install(session, patches)
     eager.install(session, patches)
     cuda_api.install(session, patches)
     parallel.install(session, patches)

@@ -94,13 +94,15 @@ class Tags:
         with self._lock:
             live: dict[int, Tag] = {}
             total = 0
+            expired, cpu = storage_expired, self.cpu
             for key, tag in self.entries.items():
-                if storage_expired(tag.weak):
-                    free_weak_ref(tag.weak)
+                weak, device, nbytes, _, _ = tag
+                if expired(weak):
+                    free_weak_ref(weak)
                 else:
                     live[key] = tag
-                    if tag.device is not self.cpu:
-                        total += tag.nbytes
+                    if device is not cpu:
+                        total += nbytes
             self.entries.clear()
             self.entries.update(live)
             self._bytes = total

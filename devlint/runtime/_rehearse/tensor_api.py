@@ -32,9 +32,11 @@ def _attributes(session: Rehearsal) -> dict[str, Any]:
     def is_on(kind: str) -> property:
         return property(lambda tensor: session.shown_device(tensor).type == kind)
 
+    read_grad = Base.grad.__get__
+
     def get_grad(tensor: Tensor) -> Any:
         with no_torch_function():
-            grad = Base.grad.__get__(tensor)
+            grad = read_grad(tensor)
         if grad is not None and session.device_of(grad) is INTERNAL:
             session.place(grad, session.device_of(tensor))
         return grad
@@ -224,7 +226,19 @@ def _reads(session: Rehearsal) -> dict[str, Any]:
         text: str = format_(tensor, spec)
         return text
 
+    def on_host_only(name: str) -> Callable[..., Any]:
+        call = getattr(Base, name)
+
+        def method(tensor: Tensor, *args: Any) -> Any:
+            if session.rehearsed(session.device_of(tensor)):
+                raise session.fail(f"{name} is only implemented on CPU tensors", name, "TDL107", error=TypeError)
+            with no_torch_function():
+                return call(tensor, *args)
+
+        return method
+
     return {
+        **{name: on_host_only(name) for name in ("apply_", "map_", "map2_")},
         "numpy": numpy,
         "__array__": to_array,
         "tolist": counted("tolist", Base.tolist),
