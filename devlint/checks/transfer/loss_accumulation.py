@@ -12,6 +12,8 @@ from devlint.semantics.tree import dotted
 
 _FREED = re.compile(r"\.(?:item|detach|tolist|numpy|data)\b|\bfloat\(|no_grad|inference_mode")
 
+_OFF = re.compile(r"no_grad|inference_mode|set_grad_enabled\(False")
+
 
 class LossAccumulation(Check):
     rules = (
@@ -42,13 +44,22 @@ class LossAccumulation(Check):
         totals = {self._differentiated(node) for node in self.unit.below(scope) if method_call(node, "backward")}
         for node in nodes:
             found = self._accumulated(node)
-            if found is None:
+            if found is None or self._without_graph(node):
                 continue
             total, value, loss = found
             if not total or loss not in losses or total in totals or total == loss or self._is_freed(nodes, loss):
                 continue
             if self._innermost(node) is loop or loss in terms:
                 self._report(value, total, loss)
+
+    def _without_graph(self, node: cst.CSTNode) -> bool:
+        """Whether gradients are switched off around the node."""
+        around = self.enclosing(node, cst.With)
+        while around is not None:
+            if any(_OFF.search(self.unit.module.code_for_node(item.item)) for item in around.items):
+                return True
+            around = self.enclosing(around, cst.With)
+        return False
 
     def _terms(self, nodes: list[cst.CSTNode], losses: set[str]) -> set[str]:
         """The names that a loop over the terms of a loss, a dictionary that is summed up, gives to each of them."""
