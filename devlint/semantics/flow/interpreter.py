@@ -287,14 +287,22 @@ class Run(Calls):
         if value.kind in ("tensor", "module", "loss", "batch", "loader"):
             value = replace(value, name=name)
         self.env[name] = value
-        root = name.rpartition(".")[0]
-        if value.kind == "module" and value.place == CPU and root in self.env and root != "self":
-            owner = self.env[root]
-            if owner.kind == "module" and owner.place is not None and owner.place.kind == "accelerator":
-                # A new part of a module that was moved: the whole is not where it was.
-                self.env[root] = replace(value, name=root, ident=object())
+        self._part_replaced(name, value)
         if name.startswith("self.") and name.count(".") == 1 and self.class_node is not None:
             self.world.note_attribute(self, target, name[5:], value)
+
+    def _part_replaced(self, name: str, value: Value) -> None:
+        """`net.fc = …`: a module that was moved is not where it was, with a new part; and may be elsewhere, with another."""
+        root = name.rpartition(".")[0]
+        while root and root != "self":
+            owner = self.env.get(root)
+            if owner is not None and owner.kind == "module" and owner.place is not None:
+                if value.kind == "module" and value.place == CPU:
+                    if owner.place.kind == "accelerator":
+                        self.env[root] = replace(value, name=root, ident=object())
+                elif owner.place == CPU:
+                    self.env[root] = replace(owner, place=None)
+            root = root.rpartition(".")[0]
 
     def _put(self, target: cst.Subscript, value: Value) -> None:
         """`held[key] = value`: what a container or a batch holds there from now on."""
