@@ -43,7 +43,7 @@ class MissingZeroGrad(Check):
             return
         step: StepCall | None = steps[0]
         where = "no `zero_grad` in this loop"
-        if _RESETS.search(self.code(loop.body)):
+        if _RESETS.search(self.unit.module.code_for_node(loop.body)):
             step = self._left_out(nodes, steps)
             where = "no `zero_grad` of this optimizer on this way through the loop"
         if step is None or any(self._may_reset(node, step) for node in nodes):
@@ -65,7 +65,8 @@ class MissingZeroGrad(Check):
         """The step whose gradients nobody resets, in a loop that resets others: of another optimizer, or in another branch."""
         resets = [node for node in nodes if isinstance(node, cst.Call) and method_call(node, "zero_grad")]
         names = {dotted(node.func.value) for node in resets if isinstance(node.func, cst.Attribute)}
-        text = " ".join(self.code(node) for node in nodes if isinstance(node, cst.SimpleStatementLine))
+        code = self.unit.module.code_for_node
+        text = " ".join(code(node) for node in nodes if isinstance(node, cst.SimpleStatementLine))
         if not resets or len(_RESETS.findall(text)) > len(re.findall(r"zero_grad\(", text)):
             return None
         if names <= {step.optimizer for step in steps} and "" not in names:

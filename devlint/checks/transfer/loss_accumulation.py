@@ -122,7 +122,7 @@ class LossAccumulation(Check):
         unit, function = methods[0]
         names = [param.name.value for param in function.params.params]
         annotated = len(names) > 1 and function.params.params[1].annotation is not None
-        if len(names) < 2 or annotated or _FREED.search(unit.code(function)):
+        if len(names) < 2 or annotated or _FREED.search(unit.module.code_for_node(function)):
             return False
         return any(
             isinstance(added.operator, cst.AddAssign)
