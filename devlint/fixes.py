@@ -36,8 +36,9 @@ def fix_source(source: Source, check: Callable[[Source], list[Finding]], *, unsa
     """Apply the fixes of the findings that `check` makes of `source`, to a fixpoint of at most 20 rounds.
 
     `check` gives the findings that are not suppressed. Only safe fixes are applied, and unsafe ones where `unsafe`
-    says so. Of overlapping fixes the outermost is applied first, the others in a later round. A fix after which the
-    file would not parse is left out and named in `errors`.
+    says so. Of overlapping fixes the outermost is applied first, the others in a later round, as are those that break the
+    syntax only together, such as the last of a block that all go. A fix after which the file would not parse is left out
+    and named in `errors`.
     """
     applied: list[Finding] = []
     errors: list[str] = []
@@ -51,7 +52,7 @@ def fix_source(source: Source, check: Callable[[Source], list[Finding]], *, unsa
             for finding in chosen:
                 if _parses(_apply(source, [*good, finding])):
                     good.append(finding)
-                else:
+                elif not _parses(_apply(source, [finding])):
                     broken.add((finding.code, finding.message))
                     errors.append(f"{source.path}: the fix of {finding.code} would break the syntax; it was left out")
             chosen, text = good, _apply(source, good)
